@@ -1,0 +1,18 @@
+#!/bin/sh
+# Runs every Go test and ends with go test's own lines and the number of skipped tests.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+go vet ./... || exit 1
+go test -timeout 20m -v "$@" ./... >"$out" 2>&1
+code=$?
+# Failures in full, then the closing line of every package.
+grep -E -B 40 '^(--- FAIL|\s+--- FAIL|panic:)' "$out" | head -400
+grep -E '^(ok|FAIL|---.*FAIL|panic:)|^\?.*no test files|build failed' "$out"
+skips=$(grep -cE '^\s*--- SKIP' "$out")
+echo "tests: $(grep -cE '^\s*--- PASS' "$out") passed, $(grep -cE '^\s*--- FAIL' "$out") failed, $skips skipped"
+if [ "$skips" -gt 0 ]; then
+	grep -E -A 2 '^\s*--- SKIP' "$out" | grep -vE '^--$|^=== |--- PASS' | sed 's/^ */  /' | head -60
+fi
+exit $code
