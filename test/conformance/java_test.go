@@ -1,0 +1,146 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/epochmq/epochmq/internal/cluster"
+)
+
+const (
+	java5 = "5.3.3"
+	java4 = "4.9.4"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	cluster.Cleanup()
+	os.Exit(code)
+}
+
+var (
+	fetchMu sync.Mutex
+	fetched = map[string]string{}
+)
+
+// classpath fetches the artifacts of one RocketMQ version, compiles the programs of ./java against them and returns the class path.
+func classpath(t *testing.T, version string) string {
+	t.Helper()
+	fetchMu.Lock()
+	defer fetchMu.Unlock()
+	if cp, ok := fetched[version]; ok {
+		return cp
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := filepath.Join(cache, "epochmq-conformance", version, "lib")
+	if _, err := os.Stat(filepath.Join(lib, "done")); err != nil {
+		cmd := exec.Command("mvn", "-q", "-B", "-f", "java/pom.xml", "-Drocketmq.version="+version, "dependency:copy-dependencies", "-DoutputDirectory="+lib)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("fetch RocketMQ %s: %v\n%s", version, err, out)
+		}
+		if err := os.WriteFile(filepath.Join(lib, "done"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	classes := filepath.Join(cache, "epochmq-conformance", version, "classes")
+	if err := os.MkdirAll(classes, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sources, _ := filepath.Glob("java/*.java")
+	cmd := exec.Command("javac", append([]string{"-nowarn", "-cp", lib + "/*", "-d", classes}, sources...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("compile for RocketMQ %s: %v\n%s", version, err, out)
+	}
+	fetched[version] = classes + ":" + lib + "/*"
+	return fetched[version]
+}
+
+// javaArgs are the arguments in front of a Java program: its own home folder, time zone and class path.
+func javaArgs(t *testing.T, version, home string, props ...string) []string {
+	args := []string{"-Xmx700m", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", "-Duser.home=" + home, "-Drocketmq.home.dir=" + home,
+		"-Drocketmq.client.logRoot=" + home, "-Djava.io.tmpdir=" + home}
+	args = append(args, props...)
+	return append(args, "-cp", classpath(t, version))
+}
+
+// java runs a Java program to its end and returns what it printed.
+func java(t *testing.T, version string, limit time.Duration, props []string, program ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "java", append(javaArgs(t, version, t.TempDir(), props...), program...)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// javaNamesrv returns the real name server on a free port, not started.
+func javaNamesrv(t *testing.T, version string) *cluster.Process {
+	t.Helper()
+	home := t.TempDir()
+	port := cluster.FreePorts(t, 1)[0]
+	conf := cluster.WriteConf(t, filepath.Join(home, "namesrv.conf"), map[string]string{"listenPort": fmt.Sprint(port), "kvConfigPath": filepath.Join(home, "kv.json")})
+	args := append(javaArgs(t, version, home), "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", conf)
+	return cluster.NewProcess(t, "java namesrv "+version, fmt.Sprint("127.0.0.1:", port), "java", args...).Env("ROCKETMQ_HOME=" + home)
+}
+
+// storeKeys are the keys that shape files: both brokers must use the same.
+func storeKeys(root string) map[string]string {
+	return map[string]string{
+		"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "brokerIP1": "127.0.0.1",
+		"storePathRootDir": root, "storePathCommitLog": filepath.Join(root, "commitlog"), "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "1000",
+		"maxIndexNum": "4000", "timerWheelEnable": "false", "maxMessageSize": "65536", "deleteWhen": "04", "fileReservedTime": "720",
+	}
+}
+
+// javaBroker returns the real broker on the given port and folder, not started.
+func javaBroker(t *testing.T, version, namesrv string, port int, root string, extra map[string]string) *cluster.Process {
+	t.Helper()
+	home := t.TempDir()
+	keys := storeKeys(root)
+	keys["listenPort"] = fmt.Sprint(port)
+	keys["namesrvAddr"] = namesrv
+	for k, v := range extra {
+		keys[k] = v
+	}
+	conf := cluster.WriteConf(t, filepath.Join(home, "broker.conf"), keys)
+	args := append(javaArgs(t, version, home), "org.apache.rocketmq.broker.BrokerStartup", "-c", conf)
+	return cluster.NewProcess(t, "java broker "+version, fmt.Sprint("127.0.0.1:", port), "java", args...).Env("ROCKETMQ_HOME=" + home)
+}
+
+// awaitRoute waits until the name server knows a route for the topic, asked by the tools of the given version.
+func awaitRoute(t *testing.T, namesrv, topic string) {
+	t.Helper()
+	var out string
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+		out, _ = mqadmin(t, java5, "topicRoute", "-n", namesrv, "-t", topic)
+		if strings.Contains(out, "brokerAddrs\":{0:") {
+			return
+		}
+	}
+	t.Fatalf("no route for %s:\n%s", topic, out)
+}
+
+// mqadmin runs the unmodified admin tool.
+func mqadmin(t *testing.T, version string, args ...string) (string, error) {
+	t.Helper()
+	out, err := java(t, version, 60*time.Second, nil, append([]string{"org.apache.rocketmq.tools.command.MQAdminStartup"}, args...)...)
+	var keep []string
+	for _, line := range strings.Split(out, "\n") {
+		if !strings.Contains(line, "|-INFO in ") && !strings.Contains(line, "|-WARN in ") && !strings.Contains(line, "RocketMQLog") {
+			keep = append(keep, line)
+		}
+	}
+	return strings.Join(keep, "\n"), err
+}
