@@ -1,0 +1,122 @@
+package offset
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epochmq/epochmq/broker/topic"
+)
+
+// file is the meaning of consumerOffset.json, in its order.
+type file struct {
+	version   topic.Version
+	groupRank []groupTopics
+	pairs     []pair
+}
+
+type groupTopics struct {
+	name   string
+	topics []string
+}
+
+type pair struct {
+	group, topic string
+	offsets      map[int32]int64
+}
+
+func decode(data []byte) (*file, error) {
+	var raw struct {
+		Version topic.Version              `json:"dataVersion"`
+		Groups  map[string][]string        `json:"groupTopicMap"`
+		Offsets map[string]map[int32]int64 `json:"offsetTable"`
+	}
+	raw.Version = topic.NewVersion()
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, err
+	}
+	f := &file{version: raw.Version}
+	for name, topics := range raw.Groups {
+		f.groupRank = append(f.groupRank, groupTopics{name, topics})
+	}
+	for key, offsets := range raw.Offsets {
+		name, group, ok := strings.Cut(key, "@")
+		if !ok || strings.Contains(group, "@") {
+			continue
+		}
+		f.pairs = append(f.pairs, pair{group, name, offsets})
+	}
+	return f, nil
+}
+
+// encode writes the Java broker's form, byte for byte.
+func encode(f *file) []byte {
+	b := append([]byte(nil), "{\n\t\"dataVersion\":{\n\t\t\"counter\":"...)
+	b = strconv.AppendInt(b, f.version.Counter, 10)
+	b = append(b, ",\n\t\t\"stateVersion\":"...)
+	b = strconv.AppendInt(b, f.version.StateVersion, 10)
+	b = append(b, ",\n\t\t\"timestamp\":"...)
+	b = strconv.AppendInt(b, f.version.Timestamp, 10)
+	b = append(b, "\n\t},\n\t\"groupTopicMap\":{"...)
+	for i, g := range f.groupRank {
+		b = appendItem(b, i)
+		b = appendString(b, g.name)
+		b = append(b, ":["...)
+		for j, name := range g.topics {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, name)
+		}
+		b = append(b, ']')
+	}
+	b = appendEnd(b, len(f.groupRank))
+	b = append(b, ",\n\t\"offsetTable\":{"...)
+	for i, p := range f.pairs {
+		b = appendItem(b, i)
+		b = appendString(b, p.topic+"@"+p.group)
+		b = append(b, ":{"...)
+		for j, q := range slices.Sorted(maps.Keys(p.offsets)) {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, int64(q), 10)
+			b = append(b, ':')
+			b = strconv.AppendInt(b, p.offsets[q], 10)
+		}
+		if len(p.offsets) > 0 {
+			b = append(b, "\n\t\t"...)
+		}
+		b = append(b, '}')
+	}
+	b = appendEnd(b, len(f.pairs))
+	return append(b, "\n}"...)
+}
+
+func appendItem(b []byte, i int) []byte {
+	if i > 0 {
+		b = append(b, ',')
+	}
+	return append(b, "\n\t\t"...)
+}
+
+func appendEnd(b []byte, n int) []byte {
+	if n > 0 {
+		b = append(b, "\n\t"...)
+	}
+	return append(b, '}')
+}
+
+// appendString quotes a name.
+func appendString(b []byte, s string) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic("offset: a string does not encode: " + err.Error())
+	}
+	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
+}
