@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 
@@ -63,7 +64,7 @@ func parseIdentity(b []byte) identity {
 type record struct {
 	kind         byte
 	queue        int32
-	offset       int64
+	offset       message.QueueOffset
 	group, topic []byte
 	id           identity
 }
@@ -126,7 +127,7 @@ func parseRecord(b []byte, r *record) (int, error) {
 		if len(body) < 12 {
 			return 0, errTorn
 		}
-		r.queue, r.offset = int32(binary.BigEndian.Uint32(body)), int64(binary.BigEndian.Uint64(body[4:]))
+		r.queue, r.offset = int32(binary.BigEndian.Uint32(body)), message.QueueOffset(binary.BigEndian.Uint64(body[4:]))
 		if r.group, body, ok = cutName(body[12:]); ok {
 			r.topic, _, ok = cutName(body)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/epochmq/epochmq/broker/topic"
+	"github.com/epochmq/epochmq/message"
 )
 
 // file is the meaning of consumerOffset.json, in its order.
@@ -25,14 +26,14 @@ type groupTopics struct {
 
 type pair struct {
 	group, topic string
-	offsets      map[int32]int64
+	offsets      map[int32]message.QueueOffset
 }
 
 func decode(data []byte) (*file, error) {
 	var raw struct {
-		Version topic.Version              `json:"dataVersion"`
-		Groups  map[string][]string        `json:"groupTopicMap"`
-		Offsets map[string]map[int32]int64 `json:"offsetTable"`
+		Version topic.Version                            `json:"dataVersion"`
+		Groups  map[string][]string                      `json:"groupTopicMap"`
+		Offsets map[string]map[int32]message.QueueOffset `json:"offsetTable"`
 	}
 	raw.Version = topic.NewVersion()
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -85,7 +86,7 @@ func encode(f *file) []byte {
 			}
 			b = strconv.AppendInt(b, int64(q), 10)
 			b = append(b, ':')
-			b = strconv.AppendInt(b, p.offsets[q], 10)
+			b = strconv.AppendInt(b, int64(p.offsets[q]), 10)
 		}
 		if len(p.offsets) > 0 {
 			b = append(b, "\n\t\t"...)

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/epochmq/epochmq/broker/topic"
+	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 
@@ -59,6 +60,8 @@ type Table struct {
 	closed  bool   // guarded by jmu
 	journal journal
 
+	unsettled atomic.Int64 // staged - settled, for Staged
+
 	flushing  sync.Mutex // one Flush at a time
 	need      uint64     // guarded by flushing: first generation to replay over the present JSON file
 	dirty     atomic.Bool
@@ -74,14 +77,14 @@ type groupOffsets struct {
 // entry holds the offsets of one group on one topic; all of it is guarded by Table.mu.
 type entry struct {
 	group, topic string
-	offsets      map[int32]int64
-	pulled       map[int32]int64 // where the group reads; memory only
-	reset        map[int32]int64 // pending server-side resets; memory only
-	listed       bool            // in Table.order
+	offsets      map[int32]message.QueueOffset
+	pulled       map[int32]message.QueueOffset // where the group reads; memory only
+	reset        map[int32]message.QueueOffset // pending server-side resets; memory only
+	listed       bool                          // in Table.order
 }
 
 // Query returns the committed offset of a queue. No allocation.
-func (t *Table) Query(group, topic []byte, queue int32) (off int64, ok bool) {
+func (t *Table) Query(group, topic []byte, queue int32) (off message.QueueOffset, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if g := t.groups[string(group)]; g != nil {
@@ -93,12 +96,15 @@ func (t *Table) Query(group, topic []byte, queue int32) (off int64, ok bool) {
 }
 
 // Stage hands in a commit. It takes effect when Settle returns; the names may be reused at once.
-func (t *Table) Stage(group, topic []byte, queue int32, off int64) error {
+func (t *Table) Stage(group, topic []byte, queue int32, off message.QueueOffset) error {
 	if len(group) > maxName || len(topic) > maxName {
 		return ErrTooLong
 	}
 	return t.stage(&record{kind: kindCommit, queue: queue, offset: off, group: group, topic: topic})
 }
+
+// Staged says whether something waits for Settle.
+func (t *Table) Staged() bool { return t.unsettled.Load() != 0 }
 
 func (t *Table) stage(r *record) error {
 	t.jmu.Lock()
@@ -108,6 +114,7 @@ func (t *Table) stage(r *record) error {
 	}
 	t.pending = appendRecord(t.pending, r)
 	t.staged++
+	t.unsettled.Add(1)
 	return nil
 }
 
@@ -142,6 +149,7 @@ func (t *Table) settleLocked() {
 	}
 	t.jmu.Lock()
 	t.spare = buf[:0]
+	t.unsettled.Add(-int64(upTo - t.settled))
 	t.settled = upTo
 	if err != nil {
 		t.failed, t.failure = upTo, err
@@ -171,7 +179,7 @@ func (t *Table) exclusive(fn func() error) error {
 }
 
 // Commit stages and settles one offset.
-func (t *Table) Commit(group, topic []byte, queue int32, off int64) error {
+func (t *Table) Commit(group, topic []byte, queue int32, off message.QueueOffset) error {
 	if err := t.Stage(group, topic, queue, off); err != nil {
 		return err
 	}
@@ -223,7 +231,7 @@ func (t *Table) entryLocked(group, topic []byte) *entry {
 	}
 	e := g.topics[string(topic)]
 	if e == nil {
-		e = &entry{group: g.name, topic: string(topic), offsets: map[int32]int64{}}
+		e = &entry{group: g.name, topic: string(topic), offsets: map[int32]message.QueueOffset{}}
 		g.topics[e.topic] = e
 	}
 	return e
@@ -294,19 +302,19 @@ func (t *Table) change(r *record) error {
 	return t.Settle()
 }
 
-// CommitPull remembers where a group reads. Memory only.
-func (t *Table) CommitPull(group, topic []byte, queue int32, off int64) {
+// Pulled remembers where a group reads. Memory only.
+func (t *Table) Pulled(group, topic []byte, queue int32, off message.QueueOffset) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entryLocked(group, topic)
 	if e.pulled == nil {
-		e.pulled = map[int32]int64{}
+		e.pulled = map[int32]message.QueueOffset{}
 	}
 	e.pulled[queue] = off
 }
 
-// PullOffset returns what CommitPull remembered.
-func (t *Table) PullOffset(group, topic string, queue int32) (off int64, ok bool) {
+// PullOffset returns what Pulled remembered.
+func (t *Table) PullOffset(group, topic string, queue int32) (off message.QueueOffset, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if e := t.groups[group].entry(topic); e != nil {
@@ -324,7 +332,7 @@ func (g *groupOffsets) entry(topic string) *entry {
 
 // AssignReset commits the offset and makes it pending: the next pull or query is told it, and commits of the queue are
 // ignored until a pull took it.
-func (t *Table) AssignReset(group, topic string, queue int32, off int64) error {
+func (t *Table) AssignReset(group, topic string, queue int32, off message.QueueOffset) error {
 	if err := t.Commit([]byte(group), []byte(topic), queue, off); err != nil {
 		return err
 	}
@@ -332,7 +340,7 @@ func (t *Table) AssignReset(group, topic string, queue int32, off int64) error {
 	defer t.mu.Unlock()
 	e := t.entryLocked([]byte(group), []byte(topic))
 	if e.reset == nil {
-		e.reset = map[int32]int64{}
+		e.reset = map[int32]message.QueueOffset{}
 	}
 	if _, ok := e.reset[queue]; !ok {
 		t.resets.Add(1)
@@ -343,7 +351,7 @@ func (t *Table) AssignReset(group, topic string, queue int32, off int64) error {
 }
 
 // PendingReset returns a pending reset. No allocation; cheap when there is none at all.
-func (t *Table) PendingReset(group, topic []byte, queue int32) (off int64, ok bool) {
+func (t *Table) PendingReset(group, topic []byte, queue int32) (off message.QueueOffset, ok bool) {
 	if t.resets.Load() == 0 {
 		return 0, false
 	}
@@ -358,7 +366,7 @@ func (t *Table) PendingReset(group, topic []byte, queue int32) (off int64, ok bo
 }
 
 // TakeReset returns a pending reset and ends it: pull calls it.
-func (t *Table) TakeReset(group, topic []byte, queue int32) (off int64, ok bool) {
+func (t *Table) TakeReset(group, topic []byte, queue int32) (off message.QueueOffset, ok bool) {
 	if _, ok := t.PendingReset(group, topic, queue); !ok {
 		return 0, false
 	}
@@ -374,14 +382,14 @@ func (t *Table) TakeReset(group, topic []byte, queue int32) (off int64, ok bool)
 }
 
 // Offsets returns the committed offsets of a group on a topic; nil when there are none.
-func (t *Table) Offsets(group, topic string) map[int32]int64 {
+func (t *Table) Offsets(group, topic string) map[int32]message.QueueOffset {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	e := t.groups[group].entry(topic)
 	if e == nil || !e.listed {
 		return nil
 	}
-	out := make(map[int32]int64, len(e.offsets))
+	out := make(map[int32]message.QueueOffset, len(e.offsets))
 	for q, off := range e.offsets {
 		out[q] = off
 	}
