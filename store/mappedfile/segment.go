@@ -57,6 +57,9 @@ func (s *Segment) End() int64 { return s.base + s.size }
 // Path is the file's name.
 func (s *Segment) Path() string { return s.path }
 
+// ReadOnly reports whether the file lies in a folder that is not written.
+func (s *Segment) ReadOnly() bool { return s.readOnly }
+
 // ModTime is the time of the last change of the file, which drives retention.
 func (s *Segment) ModTime() (time.Time, error) {
 	st, err := s.fs.Stat(s.path)
