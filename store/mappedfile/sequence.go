@@ -253,7 +253,8 @@ func (q *Sequence) Gaps() []Gap {
 	return gaps
 }
 
-// Prepare creates the segment at base, so that a following Next needs no I/O; it waits when another call is doing so.
+// Prepare creates the segment at base, so that a following Next needs no I/O; it waits when another call is doing so, and
+// does nothing when the segment is in the list already.
 // base must be a multiple of the segment size.
 func (q *Sequence) Prepare(base int64) error {
 	for {
@@ -262,7 +263,7 @@ func (q *Sequence) Prepare(base int64) error {
 			q.mu.Unlock()
 			return ErrClosed
 		}
-		if q.ready != nil && q.ready.base == base {
+		if q.readyLocked(base) {
 			q.mu.Unlock()
 			return nil
 		}
@@ -271,42 +272,53 @@ func (q *Sequence) Prepare(base int64) error {
 			<-done
 			continue
 		}
-		stale := q.ready
-		q.ready = nil
-		done := make(chan struct{})
-		q.making = done
-		q.inFlight.Add(1)
+		stale := q.claimLocked()
 		q.mu.Unlock()
-
-		err := q.discard(stale)
-		var s *Segment
-		if err == nil {
-			s, err = q.create(base)
-		}
-		q.mu.Lock()
-		q.ready, q.making = s, nil
-		q.mu.Unlock()
-		close(done)
-		q.inFlight.Done()
-		return err
+		return q.make(base, stale)
 	}
 }
 
-// PrepareAsync starts Prepare in a goroutine that Close waits for. Its error shows up in the next Prepare, which tries again.
+// PrepareAsync starts Prepare in a goroutine that Close waits for, unless one is under way. Its error shows up in the next
+// Prepare, which tries again.
 func (q *Sequence) PrepareAsync(base int64) {
 	q.mu.Lock()
-	busy := q.closed || q.making != nil || (q.ready != nil && q.ready.base == base)
-	if !busy {
-		q.inFlight.Add(1)
-	}
-	q.mu.Unlock()
-	if busy {
+	defer q.mu.Unlock()
+	if q.closed || q.making != nil || q.readyLocked(base) {
 		return
 	}
+	stale := q.claimLocked()
 	go func() {
-		defer q.inFlight.Done()
-		_ = q.Prepare(base) // the writer that needs the segment meets the same error itself
+		_ = q.make(base, stale) // the writer that needs the segment meets the same error itself
 	}()
+}
+
+// readyLocked reports that the segment at base is prepared, or in the list already because the caller is late.
+func (q *Sequence) readyLocked(base int64) bool {
+	return (q.ready != nil && q.ready.base == base) || find(q.Segments(), base) != nil
+}
+
+// claimLocked makes the caller the one that creates; it must call make.
+func (q *Sequence) claimLocked() (stale *Segment) {
+	stale = q.ready
+	q.ready = nil
+	q.making = make(chan struct{})
+	q.inFlight.Add(1)
+	return stale
+}
+
+func (q *Sequence) make(base int64, stale *Segment) error {
+	defer q.inFlight.Done()
+	err := q.discard(stale)
+	var s *Segment
+	if err == nil {
+		s, err = q.create(base)
+	}
+	q.mu.Lock()
+	done := q.making
+	q.ready, q.making = s, nil
+	q.mu.Unlock()
+	close(done)
+	return err
 }
 
 // Next puts the prepared segment at base into the list, without I/O; false when it is not prepared.
