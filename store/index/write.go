@@ -1,0 +1,173 @@
+package index
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/epochmq/epochmq/message"
+)
+
+const (
+	pageSize   = 4096
+	writeChunk = 1 << 20 / EntrySize * EntrySize
+)
+
+// drain writes what waits in memory: entries, then heads, then the header, so that a head in the page cache always has
+// its entry. Entries that come meanwhile wait for the next one. The caller holds w.
+func (x *Index) drain() error {
+	b, name, h := x.takePending()
+	if b == nil {
+		return nil
+	}
+	if !x.repaired {
+		if err := x.repair(); err != nil {
+			return err
+		}
+	}
+	if err := x.openCurrent(); err != nil {
+		return err
+	}
+	x.markUnsynced(name)
+	fresh, err := x.link(b)
+	if err != nil {
+		return err
+	}
+	if err := x.writeEntries(b); err != nil {
+		return err
+	}
+	err = x.eachPage(x.slotBuf, func(slot int32, p []byte) bool {
+		binary.BigEndian.PutUint32(p, uint32(b.heads[slot]))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	h.header.Slots = x.disk.Slots + fresh
+	if _, err := x.cur.WriteAt(h.header.Append(nil), 0); err != nil {
+		return err
+	}
+	x.disk = h.header
+	x.mu.Lock()
+	x.writing = nil
+	x.newest().h.Slots = x.disk.Slots
+	x.done = State{File: name, Count: x.disk.Count, EndLog: x.disk.EndLog, EndTime: x.disk.EndTime, Last: h.last}
+	x.mu.Unlock()
+	b.entries = b.entries[:0]
+	clear(b.heads)
+	x.spare = b
+	return nil
+}
+
+// taken is what belongs to the entries of a batch at the moment it was taken.
+type taken struct {
+	header Header
+	last   message.LogOffset
+}
+
+// takePending makes the entries in memory the batch being written; nil when there is none.
+func (x *Index) takePending() (*batch, string, taken) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	b := x.pending
+	if len(b.entries) == 0 {
+		if x.repaired {
+			x.done.Last = x.last
+		}
+		return nil, "", taken{}
+	}
+	f := x.newest()
+	x.spare.base = f.h.Count
+	x.pending, x.writing = x.spare, b
+	return b, f.name, taken{header: f.h, last: x.last}
+}
+
+// link lets the oldest entry of each slot in a batch point to the head on disk and returns how many slots were empty. It
+// leaves the slots, sorted, in slotBuf.
+func (x *Index) link(b *batch) (fresh int32, err error) {
+	x.slotBuf = x.slotBuf[:0]
+	for slot := range b.heads {
+		x.slotBuf = append(x.slotBuf, slot)
+	}
+	slices.Sort(x.slotBuf)
+	err = x.eachPage(x.slotBuf, func(slot int32, p []byte) bool {
+		head := int32(binary.BigEndian.Uint32(p))
+		if head <= 0 || head >= b.base {
+			fresh++
+			return false
+		}
+		n := b.heads[slot]
+		for b.entries[n-b.base].Prev >= b.base {
+			n = b.entries[n-b.base].Prev
+		}
+		x.mu.Lock() // queries read the batch
+		b.entries[n-b.base].Prev = head
+		x.mu.Unlock()
+		return false
+	})
+	return fresh, err
+}
+
+// writeEntries writes the entries of a batch behind each other.
+func (x *Index) writeEntries(b *batch) error {
+	pos := x.layout.entryPos(b.base)
+	x.writeBuf = x.writeBuf[:0]
+	for i := range b.entries {
+		x.writeBuf = b.entries[i].Append(x.writeBuf)
+		if len(x.writeBuf) < writeChunk && i < len(b.entries)-1 {
+			continue
+		}
+		if _, err := x.cur.WriteAt(x.writeBuf, pos); err != nil {
+			return err
+		}
+		pos += int64(len(x.writeBuf))
+		x.writeBuf = x.writeBuf[:0]
+	}
+	return nil
+}
+
+// eachPage reads each page that holds one of slots, which are sorted, and calls fn with the bytes of each slot. What fn
+// changed, and said so by returning true, is written back in one piece per page.
+func (x *Index) eachPage(slots []int32, fn func(slot int32, b []byte) bool) error {
+	if x.pageBuf == nil {
+		x.pageBuf = make([]byte, pageSize+SlotSize)
+	}
+	for len(slots) > 0 {
+		start := x.layout.slotPos(slots[0])
+		limit := start/pageSize*pageSize + pageSize // the header lets no slot straddle pages: 40 and 4 divide evenly
+		n := 1
+		for n < len(slots) && x.layout.slotPos(slots[n]) < limit {
+			n++
+		}
+		p := x.pageBuf[:x.layout.slotPos(slots[n-1])+SlotSize-start]
+		if _, err := x.cur.ReadAt(p, start); err != nil {
+			return err
+		}
+		changed := false
+		for _, slot := range slots[:n] {
+			at := x.layout.slotPos(slot) - start
+			changed = fn(slot, p[at:at+SlotSize]) || changed
+		}
+		if changed {
+			if _, err := x.cur.WriteAt(p, start); err != nil {
+				return err
+			}
+		}
+		slots = slots[n:]
+	}
+	return nil
+}
+
+// openCurrent opens the newest file for writing. The caller holds w.
+func (x *Index) openCurrent() error {
+	if x.cur != nil {
+		return nil
+	}
+	f, err := x.fs.OpenFile(filepath.Join(x.dir, x.newest().name), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	x.cur = f
+	return nil
+}
