@@ -239,6 +239,11 @@ func Patch(rec []byte, q QueueOffset, l LogOffset, storeTime int64) {
 	binary.BigEndian.PutUint64(rec[storeTimePos(rec):], uint64(storeTime))
 }
 
+// SetStoreTime writes the store time of a whole record.
+func SetStoreTime(rec []byte, ms int64) {
+	binary.BigEndian.PutUint64(rec[storeTimePos(rec):], uint64(ms))
+}
+
 // storeTimePos returns where the store time is: behind the born host. rec must hold the system flag.
 func storeTimePos(rec []byte) int {
 	if int32(binary.BigEndian.Uint32(rec[PosSysFlag:]))&FlagBornHostV6 != 0 {
