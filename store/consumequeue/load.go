@@ -39,8 +39,9 @@ type Broken struct {
 type Report struct {
 	Queues  int
 	Scanned int // queues whose files were read because no summary fitted
-	// Redispatch is a log offset from which units may be missing: dispatch must start there or below. math.MaxInt64 when
-	// no queue is known to lack anything (with summaries: anything below the mark).
+	// Redispatch is a log offset from which units may be missing: dispatch must start there or below. After an unclean end
+	// without summaries it is 0, since whole queues may be missing. math.MaxInt64 when no queue is known to lack anything
+	// (with summaries: anything below the mark).
 	Redispatch message.LogOffset
 	MaxEnd     message.LogOffset // highest End of all queues
 	Missing    []Summary         // in the summaries, but their units are gone from disk
@@ -57,6 +58,9 @@ func (t *Table) Load(opt LoadOptions) (Report, error) {
 	}
 	l := &loader{t: t, opt: opt, known: make(map[queueKey]*Summary, len(opt.Summaries))}
 	l.rep.Redispatch = math.MaxInt64
+	if opt.Summaries == nil && !opt.Clean {
+		l.rep.Redispatch = 0
+	}
 	for i := range opt.Summaries {
 		s := &opt.Summaries[i]
 		l.known[queueKey{s.Topic, s.ID}] = s
@@ -180,8 +184,6 @@ func (l *loader) queue(topic string, id int32) error {
 		l.rep.Missing = append(l.rep.Missing, *s)
 		l.rep.Redispatch = min(l.rep.Redispatch, s.MinLog)
 	case s != nil && q.Max() < s.Max: // less than the mark promised
-		l.rep.Redispatch = min(l.rep.Redispatch, q.End())
-	case l.opt.Summaries == nil && !l.opt.Clean:
 		l.rep.Redispatch = min(l.rep.Redispatch, q.End())
 	}
 	return nil
@@ -331,18 +333,20 @@ func (q *Queue) scan(at int64) (high, end int64, err error) {
 
 // skipBlanks sets min to the first unit that has a message.
 func (q *Queue) skipBlanks(first, high int64) error {
-	lo, hi := first, high
-	for lo < hi {
-		mid := lo + (hi-lo)/2
-		u, ok, err := q.At(message.QueueOffset(mid))
+	var buf [256]Unit
+	for first < high {
+		n, err := q.peek(first, buf[:min(int64(len(buf)), high-first)])
 		if err != nil {
 			return err
 		}
-		if ok && u.Blank() {
-			lo = mid + 1
-		} else {
-			hi = mid
+		blanks := 0
+		for blanks < n && buf[blanks].Blank() {
+			blanks++
+		}
+		first += int64(blanks)
+		if n == 0 || blanks < n {
+			break
 		}
 	}
-	return q.setMin(lo)
+	return q.setMin(first)
 }

@@ -100,7 +100,7 @@ func (q *Queue) Put(entries []Entry) error {
 	}
 	if q.fresh {
 		if int64(entries[0].Offset) > maxOffset {
-			return q.misaligned(&entries[0])
+			return q.misaligned(&entries[0], q.max.Load())
 		}
 		if err := q.begin(int64(entries[0].Offset)); err != nil {
 			return err
@@ -117,8 +117,8 @@ func (q *Queue) Put(entries []Entry) error {
 	return nil
 }
 
-func (q *Queue) misaligned(e *Entry) error {
-	return &MisalignedError{Topic: q.topic, ID: q.id, Want: q.Max(), Got: e.Offset, Log: e.Log}
+func (q *Queue) misaligned(e *Entry, want int64) error {
+	return &MisalignedError{Topic: q.topic, ID: q.id, Want: message.QueueOffset(want), Got: e.Offset, Log: e.Log}
 }
 
 // begin sets the first offset of an empty queue and fills its file with blank units below it.
@@ -163,7 +163,7 @@ func (q *Queue) push(entries []Entry) (int, error) {
 			continue
 		}
 		if int64(e.Offset) != next || int64(e.Log) < end || e.Size <= 0 {
-			misaligned = q.misaligned(e)
+			misaligned = q.misaligned(e, next)
 			break
 		}
 		if next == was {
@@ -276,7 +276,7 @@ func (q *Queue) Skip(to message.QueueOffset) error {
 	case int64(to) <= at:
 		return nil
 	case int64(to) > maxOffset, !q.fresh && int64(to)-at > maxSkip:
-		return q.misaligned(&Entry{Offset: to})
+		return q.misaligned(&Entry{Offset: to}, at)
 	case q.fresh:
 		return q.begin(int64(to))
 	}
