@@ -126,8 +126,6 @@ func (c *Config) unsupported() error {
 		return &UnsupportedError{What: "enableLmq=true", Hint: "set it to false; light queues are not kept by this version"}
 	case c.DuplicationEnable:
 		return &UnsupportedError{What: "duplicationEnable=true", Hint: "set it to false; a log that another tool copies is not served"}
-	case c.EnabledAppendPropCRC || c.ForceVerifyPropCRC:
-		return &UnsupportedError{What: "enabledAppendPropCRC or forceVerifyPropCRC", Hint: "set both to false; records that already carry __CRC32# stay readable"}
 	}
 	return nil
 }

@@ -44,17 +44,17 @@ type Config struct {
 	UseABSLock                            bool  `property:"useABSLock" default:"false" live:"false" effect:"none: one appender stages and writes, no lock kind is chosen"`
 	SpinLockCollisionRetreatOptimalDegree int   `property:"spinLockCollisionRetreatOptimalDegree" default:"1000" live:"false" effect:"none: one appender stages and writes, no lock kind is chosen"`
 	TopicQueueLockNum                     int   `property:"topicQueueLockNum" default:"32" live:"false" effect:"none: one appender stages and writes, no lock kind is chosen"`
-	OsPageCacheBusyTimeOutMills           int64 `property:"osPageCacheBusyTimeOutMills" default:"1000" live:"true" effect:"honoured"`
+	OsPageCacheBusyTimeOutMills           int64 `property:"osPageCacheBusyTimeOutMills" default:"1000" live:"true" effect:"honoured by the broker, which refuses sends while the oldest unwritten byte is older"`
 	DebugLockEnable                       bool  `property:"debugLockEnable" default:"false" live:"false" effect:"none: one appender stages and writes, no lock kind is chosen"`
 	PutMsgIndexHightWater                 int   `property:"putMsgIndexHightWater" default:"600000" live:"false" effect:"none: no effect in RocketMQ either"`
 	PutMessageTimeout                     int64 `property:"putMessageTimeout" default:"8000" live:"false" effect:"none: no effect in RocketMQ either"`
 	MaxAsyncPutMessageRequests            int   `property:"maxAsyncPutMessageRequests" default:"5000" live:"false" effect:"none: no effect in RocketMQ either"`
 	DispatchFromSenderThread              bool  `property:"dispatchFromSenderThread" default:"false" live:"false" effect:"none: no effect in RocketMQ either"`
-	DefaultQueryMaxNum                    int   `property:"defaultQueryMaxNum" default:"32" live:"true" effect:"honoured"`
+	DefaultQueryMaxNum                    int   `property:"defaultQueryMaxNum" default:"32" live:"true" effect:"honoured by the broker, which bounds key queries with it"`
 
 	// Flush, memory.
 	FlushDiskType                     string `property:"flushDiskType" default:"ASYNC_FLUSH" live:"false" effect:"honoured"`
-	FlushIntervalCommitLog            int64  `property:"flushIntervalCommitLog" default:"500" live:"true" effect:"honoured"`
+	FlushIntervalCommitLog            int64  `property:"flushIntervalCommitLog" default:"500" live:"false" effect:"honoured"`
 	FlushCommitLogTimed               bool   `property:"flushCommitLogTimed" default:"true" live:"false" effect:"none: flushes are bounded by time, every append wakes the flusher"`
 	FlushCommitLogLeastPages          int    `property:"flushCommitLogLeastPages" default:"4" live:"false" effect:"none: flushes are bounded by time, every append wakes the flusher"`
 	FlushCommitLogThoroughInterval    int64  `property:"flushCommitLogThoroughInterval" default:"10000" live:"false" effect:"none: flushes are bounded by time, every append wakes the flusher"`
@@ -66,7 +66,7 @@ type Config struct {
 	FlushIntervalConsumeQueue         int64  `property:"flushIntervalConsumeQueue" default:"1000" live:"true" effect:"honoured"`
 	FlushConsumeQueueLeastPages       int    `property:"flushConsumeQueueLeastPages" default:"2" live:"false" effect:"none: flushes are bounded by time, every append wakes the flusher"`
 	FlushConsumeQueueThoroughInterval int64  `property:"flushConsumeQueueThoroughInterval" default:"60000" live:"true" effect:"honoured"`
-	SyncFlushTimeout                  int64  `property:"syncFlushTimeout" default:"5000" live:"true" effect:"honoured"`
+	SyncFlushTimeout                  int64  `property:"syncFlushTimeout" default:"5000" live:"true" effect:"honoured by the broker, which bounds the wait of an acknowledgement with it"`
 	EnableRunningFlagsInFlush         bool   `property:"enableRunningFlagsInFlush" default:"false" live:"false" effect:"none: flushes are bounded by time, every append wakes the flusher"`
 	TransientStorePoolEnable          bool   `property:"transientStorePoolEnable" default:"false" live:"false" effect:"none: the log is written with pwrite into allocated segments; there is no pool between append and page cache"`
 	TransientStorePoolSize            int64  `property:"transientStorePoolSize" default:"5" live:"false" effect:"none: the log is written with pwrite into allocated segments; there is no pool between append and page cache"`
@@ -133,8 +133,8 @@ type Config struct {
 	DiskSpaceCleanForciblyRatio            int     `property:"diskSpaceCleanForciblyRatio" default:"85" live:"true" effect:"honoured"`
 	DiskSpaceWarningLevelRatio             int     `property:"diskSpaceWarningLevelRatio" default:"90" live:"true" effect:"honoured"`
 	CleanFileForciblyEnable                bool    `property:"cleanFileForciblyEnable" default:"true" live:"true" effect:"honoured"`
-	ReplicasPerDiskPartition               int     `property:"replicasPerDiskPartition" default:"1" live:"true" effect:"honoured"`
-	LogicalDiskSpaceCleanForciblyThreshold float64 `property:"logicalDiskSpaceCleanForciblyThreshold" default:"0.8" live:"true" effect:"honoured"`
+	ReplicasPerDiskPartition               int     `property:"replicasPerDiskPartition" default:"1" live:"false" effect:"none: each broker is expected to have a file system of its own"`
+	LogicalDiskSpaceCleanForciblyThreshold float64 `property:"logicalDiskSpaceCleanForciblyThreshold" default:"0.8" live:"false" effect:"none: each broker is expected to have a file system of its own"`
 	MaxBatchDeleteFilesNum                 int     `property:"maxBatchDeleteFilesNum" default:"50" live:"false" effect:"none: no effect in RocketMQ either"`
 	CorrectLogicMinOffsetSleepInterval     int64   `property:"correctLogicMinOffsetSleepInterval" default:"1" live:"false" effect:"none: minimum offsets are corrected with every deletion"`
 	CorrectLogicMinOffsetForceInterval     int64   `property:"correctLogicMinOffsetForceInterval" default:"300000" live:"false" effect:"none: minimum offsets are corrected with every deletion"`
@@ -171,11 +171,11 @@ type Config struct {
 
 	// Delay and timer.
 	MessageDelayLevel                        string `property:"messageDelayLevel" default:"1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h" live:"true" effect:"honoured"`
-	FlushDelayOffsetInterval                 int64  `property:"flushDelayOffsetInterval" default:"10000" live:"false" effect:"read by the scheduled message service"`
-	EnableScheduleMessageStats               bool   `property:"enableScheduleMessageStats" default:"true" live:"false" effect:"read by the scheduled message service"`
-	EnableScheduleAsyncDeliver               bool   `property:"enableScheduleAsyncDeliver" default:"false" live:"false" effect:"read by the scheduled message service"`
-	ScheduleAsyncDeliverMaxPendingLimit      int    `property:"scheduleAsyncDeliverMaxPendingLimit" default:"2000" live:"false" effect:"read by the scheduled message service"`
-	ScheduleAsyncDeliverMaxResendNum2Blocked int    `property:"scheduleAsyncDeliverMaxResendNum2Blocked" default:"3" live:"false" effect:"read by the scheduled message service"`
+	FlushDelayOffsetInterval                 int64  `property:"flushDelayOffsetInterval" default:"10000" live:"false" effect:"honoured by the broker, which delivers delayed messages"`
+	EnableScheduleMessageStats               bool   `property:"enableScheduleMessageStats" default:"true" live:"false" effect:"none: delayed messages are delivered in order, one level at a time"`
+	EnableScheduleAsyncDeliver               bool   `property:"enableScheduleAsyncDeliver" default:"false" live:"false" effect:"none: delayed messages are delivered in order, one level at a time"`
+	ScheduleAsyncDeliverMaxPendingLimit      int    `property:"scheduleAsyncDeliverMaxPendingLimit" default:"2000" live:"false" effect:"none: delayed messages are delivered in order, one level at a time"`
+	ScheduleAsyncDeliverMaxResendNum2Blocked int    `property:"scheduleAsyncDeliverMaxResendNum2Blocked" default:"3" live:"false" effect:"none: delayed messages are delivered in order, one level at a time"`
 	TimerWheelEnable                         bool   `property:"timerWheelEnable" default:"true" live:"false" effect:"none: timer messages are not part of this version"`
 	MappedFileSizeTimerLog                   int64  `property:"mappedFileSizeTimerLog" default:"104857600" live:"false" effect:"none: timer messages are not part of this version"`
 	TimerPrecisionMs                         int    `property:"timerPrecisionMs" default:"1000" live:"false" effect:"none: timer messages are not part of this version"`

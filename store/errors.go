@@ -3,6 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	"github.com/epochmq/epochmq/store/commitlog"
+	"github.com/epochmq/epochmq/store/consumequeue"
 )
 
 // Errors that callers branch on.
@@ -13,6 +16,8 @@ var (
 	ErrPropertiesTooLong = errors.New("message properties are too long")
 	ErrTooLarge          = errors.New("message is too large")
 	ErrDiskFull          = errors.New("disk is full") // the text of a *DiskFullError has the ratios
+	ErrNotReadable       = errors.New("store is not readable")
+	ErrNotWritable       = errors.New("store is not writable")
 	ErrNoQueue           = errors.New("no such queue")
 	ErrNoRecord          = errors.New("no record at this offset")
 )
@@ -55,3 +60,15 @@ const (
 	rocksConfigHint = "export it with the Java tool rocksDBConfigToJson into config/*.json, then move the RocksDB folder away"
 	dledgerHint     = "the log of DLedger has another form; replicate into an empty folder from a broker without DLedger, or let the Java broker drain it"
 )
+
+// illegal maps refusals of names to ErrIllegal and leaves other errors as they are.
+func illegal(err error) error {
+	var name *consumequeue.NameError
+	if errors.As(err, &name) {
+		return fmt.Errorf("%w: %w", ErrIllegal, err)
+	}
+	if errors.Is(err, consumequeue.ErrClosed) || errors.Is(err, commitlog.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}

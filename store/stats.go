@@ -2,6 +2,8 @@ package store
 
 import (
 	"math/bits"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,13 +22,13 @@ const (
 
 // counters are the hot counters of a store. Fields are only added to; the sampler reads them.
 type counters struct {
-	puts, putBytes, putFailed    atomic.Int64 // messages, record bytes, refused or failed appends
-	putMax, getMax               atomic.Int64 // microseconds
-	found, miss, transferred     atomic.Int64 // Get calls with and without messages, messages handed out
-	_                            [64]byte
-	classes                      [PutClasses]atomic.Int64
-	latency                      [latencySlots]atomic.Int64
-	dispatched, dispatchMaxBatch atomic.Int64
+	puts, putBytes, putFailed atomic.Int64 // messages, record bytes, refused or failed appends
+	putMax, getMax            atomic.Int64 // microseconds
+	found, miss, transferred  atomic.Int64 // Get calls with and without messages, messages handed out
+	_                         [64]byte
+	classes                   [PutClasses]atomic.Int64
+	latency                   [latencySlots]atomic.Int64
+	dispatchMaxBatch          atomic.Int64
 }
 
 func (c *counters) put(n, size int64, took time.Duration) {
@@ -169,4 +171,33 @@ func (s *sampler) fill(st *Stats) {
 	st.TransferOut = s.rate(func(x *sample) int64 { return x.transferred })
 	st.PutDistribution, st.PutDistributionKnown = s.classes, s.haveFull
 	st.PutLatency99, st.PutLatency999 = s.quantile(0.99), s.quantile(0.999)
+}
+
+// Stats collects what the store knows about itself. It asks the file systems that the last look has not seen.
+func (s *Store) Stats() Stats {
+	c := &s.count
+	st := Stats{
+		BootTime: s.boot, Puts: c.puts.Load(), PutBytes: c.putBytes.Load(), PutFailed: c.putFailed.Load(),
+		PutTimeMax: c.putMax.Load() / 1000, GetTimeMax: c.getMax.Load() / 1000,
+		Found: c.found.Load(), Miss: c.miss.Load(), Transferred: c.transferred.Load(),
+		LogMin: int64(s.log.Min()), LogMax: int64(s.log.End()), Flushed: s.log.Flushed().Load(), Confirmed: s.visible(),
+		Dispatched: s.d.done.Load(), DispatchMaxBuffer: c.dispatchMaxBatch.Load(),
+		AppendLockHeld: s.log.Busy().Milliseconds(), EarliestStoreTime: s.EarliestStoreTime(),
+		Flags: s.flags.load(), Err: s.fenceErr(),
+	}
+	s.samples.fill(&st)
+	u := s.usage.Load()
+	if u.log == nil { // the cleaner has not looked yet
+		cfg := s.config()
+		writable, readOnly := cfg.LogPaths()
+		u = &diskUse{queue: s.measure(filepath.Join(s.root, "consumequeue"))}
+		for _, p := range slices.Concat(writable, readOnly) {
+			u.log = append(u.log, s.measure(p))
+		}
+	}
+	st.Log, st.Queue = u.log, u.queue
+	st.DispatchBehind = max(st.Confirmed-st.Dispatched, 0)
+	st.ToFlush = max(st.LogMax-st.Flushed, 0)
+	st.Queues = s.queues.Stats().Queues
+	return st
 }

@@ -1,0 +1,353 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/epochmq/epochmq/internal/watermark"
+	"github.com/epochmq/epochmq/message"
+	"github.com/epochmq/epochmq/store/checkpoint"
+	"github.com/epochmq/epochmq/store/commitlog"
+	"github.com/epochmq/epochmq/store/consumequeue"
+)
+
+const (
+	dispatchBatch = 1024 // entries of one round: bounds how long an arrival waits for those before it
+	arrivalKeep   = 64   // arrivals kept without growing
+)
+
+// dispatcher follows the log and fills queues and index. One goroutine, run, owns it.
+//
+// Invariant: what lies below done is in the queues and was given to the index; queues, index, mark and checkpoint are only
+// changed with turn held, so whoever holds turn sees them agree with done.
+type dispatcher struct {
+	s    *Store
+	done *watermark.Mark // log offset dispatched
+	turn sync.Mutex      // held over one round; taken before the locks of queues and index. Callbacks run without it
+
+	buf      []commitlog.Entry
+	touched  []*Queue
+	arrivals []Arrival
+	last     checkpoint.RecordRef // the newest record dispatched, without its checksum; guarded by turn
+	lastTime int64                // its store time
+
+	stop chan struct{}
+	wake chan struct{} // a waited-for mark has passed or failed
+	gone chan struct{}
+}
+
+func newDispatcher(s *Store) *dispatcher {
+	return &dispatcher{
+		s: s, done: watermark.New(0), buf: make([]commitlog.Entry, dispatchBatch), arrivals: make([]Arrival, 0, arrivalKeep),
+		stop: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+}
+
+// run dispatches what is confirmed until Close or the first failure, which fences the store.
+func (d *dispatcher) run() {
+	defer close(d.gone)
+	for {
+		limit, err := d.await()
+		if err != nil {
+			return
+		}
+		if err := d.upTo(limit); err != nil {
+			d.s.fence(fmt.Errorf("dispatch: %w", err))
+			return
+		}
+	}
+}
+
+var errStopped = errors.New("dispatcher stopped")
+
+// await returns a limit above done, as soon as there is one.
+func (d *dispatcher) await() (message.LogOffset, error) {
+	pos := d.done.Load()
+	for {
+		select {
+		case <-d.stop:
+			return 0, errStopped
+		default:
+		}
+		mark := d.source()
+		if to := mark.Load(); to > pos {
+			return message.LogOffset(to), nil
+		}
+		if err := mark.Err(); err != nil {
+			return 0, err
+		}
+		mark.Add(&watermark.Waiter{At: pos + 1, Done: d.wakeUp})
+		select {
+		case <-d.wake:
+		case <-d.stop:
+			return 0, errStopped
+		}
+	}
+}
+
+func (d *dispatcher) wakeUp(error) {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// source is the mark up to which the log may be seen.
+func (d *dispatcher) source() *watermark.Mark {
+	if d.s.config().ReadUnCommitted {
+		return d.s.log.Written()
+	}
+	return d.s.log.Confirmed()
+}
+
+// upTo dispatches everything below limit.
+func (d *dispatcher) upTo(limit message.LogOffset) error {
+	for {
+		select {
+		case <-d.stop:
+			return nil
+		default:
+		}
+		pos := message.LogOffset(d.done.Load())
+		n, gap := d.s.log.Next(pos, limit, d.buf)
+		switch {
+		case n > 0:
+			if err := d.round(d.buf[:n], d.buf[n-1].End()); err != nil {
+				return err
+			}
+		case gap > pos:
+			if err := d.scan(pos, gap); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// scan reads what the ring did not keep. Damage below a confirmed offset cannot be passed over: messages behind it would
+// get visible without it. It fences.
+func (d *dispatcher) scan(from, to message.LogOffset) error {
+	n := 0
+	at, err := d.s.log.Scan(from, to, func(rec *message.Record) error {
+		q, err := d.s.lateQueue(rec.Topic, rec.QueueID)
+		if errors.Is(err, ErrIllegal) {
+			d.s.o.Log.Warn("record of an impossible queue is not dispatched", "offset", rec.LogOffset, "error", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		d.buf[n].Fill(rec, q)
+		if n++; n < len(d.buf) {
+			return nil
+		}
+		n = 0
+		return d.round(d.buf, rec.LogOffset+message.LogOffset(rec.Size))
+	})
+	if err != nil {
+		return err
+	}
+	if n > 0 || at > message.LogOffset(d.done.Load()) {
+		if err := d.round(d.buf[:n], at); err != nil {
+			return err
+		}
+	}
+	if at < to { // a record reaches above to: nothing is confirmed but whole records, so this is damage
+		return fmt.Errorf("record at %d reaches above the confirmed offset %d", at, to)
+	}
+	return nil
+}
+
+// round gives entries to queues and index, moves done to end and tells who waits for arrivals.
+func (d *dispatcher) round(entries []commitlog.Entry, end message.LogOffset) error {
+	if err := d.apply(entries); err != nil {
+		return err
+	}
+	raise(&d.s.count.dispatchMaxBatch, int64(len(entries)))
+	d.done.Advance(int64(end))
+	fn := d.s.onArrival.Load()
+	for i := range d.arrivals {
+		if fn != nil {
+			(*fn)(d.arrivals[i])
+		}
+	}
+	return nil
+}
+
+func (d *dispatcher) apply(entries []commitlog.Entry) error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	d.touched, d.arrivals = d.touched[:0], d.arrivals[:0]
+	levels := d.s.delays.Load()
+	for i := range entries {
+		d.enqueue(&entries[i], i, *levels)
+	}
+	for _, q := range d.touched {
+		if err := d.put(q, entries); err != nil {
+			return err
+		}
+	}
+	if n := len(entries); n > 0 {
+		newest := &entries[n-1]
+		d.last = checkpoint.RecordRef{Log: newest.LogOffset, Size: newest.Size}
+		d.lastTime = max(d.lastTime, newest.StoreTime)
+		return d.s.indexPut(entries)
+	}
+	return nil
+}
+
+// enqueue notes an entry for its queue. Prepared and rolled back messages belong to no queue.
+func (d *dispatcher) enqueue(e *commitlog.Entry, i int, levels []int64) {
+	if t := e.SysFlag & message.TransactionMask; t != 0 && t != message.TransactionCommit {
+		return
+	}
+	if e.DelayLevel > 0 {
+		e.TagsCode = deliverTime(e, levels)
+	}
+	st := state(e.Queue)
+	if len(st.pending) == 0 {
+		d.touched = append(d.touched, e.Queue)
+	}
+	st.last = i
+	st.pending = append(st.pending, consumequeue.Entry{Offset: e.QueueOffset, Unit: consumequeue.Unit{Log: e.LogOffset, Size: e.Size, Tags: e.TagsCode}})
+}
+
+// deliverTime is the tags code of a delayed message: when to deliver it.
+func deliverTime(e *commitlog.Entry, levels []int64) int64 {
+	level := min(int(e.DelayLevel), len(levels))
+	if level == 0 {
+		return e.StoreTime + 1000
+	}
+	return e.StoreTime + levels[level-1]
+}
+
+func (d *dispatcher) put(q *Queue, entries []commitlog.Entry) error {
+	st := state(q)
+	err := st.cq.Put(st.pending)
+	var off *consumequeue.MisalignedError
+	switch {
+	case errors.As(err, &off):
+		d.s.o.Log.Error("queue does not follow the log, it is built again", "error", err)
+		err = d.rebuild(q, st.pending[len(st.pending)-1].End())
+	case errors.Is(err, consumequeue.ErrDropped):
+		err = nil // its topic was deleted while messages were on their way
+	}
+	newest := &entries[st.last]
+	if err == nil {
+		d.arrivals = append(d.arrivals, Arrival{Topic: q.Topic, QueueID: q.ID, Offset: newest.QueueOffset + 1,
+			TagsCode: newest.TagsCode, StoreTime: newest.StoreTime, Count: len(st.pending)})
+	} else {
+		d.s.flags.set(QueueError, true)
+	}
+	st.pending = st.pending[:0]
+	if cap(st.pending) > 64 { // most queues see few entries in a round
+		st.pending = nil
+	}
+	return err
+}
+
+// rebuild empties a queue and fills it from all records below to. Called with turn held.
+func (d *dispatcher) rebuild(q *Queue, to message.LogOffset) error {
+	if err := d.s.forgetMarks(); err != nil {
+		return err
+	}
+	if err := state(q).cq.Reset(); err != nil {
+		return err
+	}
+	f := refiller{s: d.s, only: q}
+	return f.run(d.s.log.Min(), to)
+}
+
+// refiller puts the records of a log range into the queues again. Entries that are there are left alone; a hole that the
+// log has as well is filled with blanks; a queue that starts again at 0 (its topic was deleted and came back) starts anew.
+type refiller struct {
+	s       *Store
+	only    *Queue // nil: all
+	levels  []int64
+	entry   commitlog.Entry
+	unit    [1]consumequeue.Entry
+	strict  bool                      // a hole is an error (*consumequeue.MisalignedError) instead of being filled
+	skipped int                       // records of impossible queues
+	tick    func(rec *message.Record) // for progress, may be nil
+	onSkip  func(rec *message.Record, err error)
+}
+
+func (f *refiller) run(from, to message.LogOffset) error {
+	for from < to {
+		at, err := f.s.log.Scan(from, to, f.record)
+		if err == nil {
+			return nil
+		}
+		if !isCorrupt(err) {
+			return err
+		}
+		from = f.s.nextFile(at)
+		f.s.o.Log.Error("commit log is damaged, going on with its next file", "offset", at, "next", from, "error", err)
+	}
+	return nil
+}
+
+// record puts one record. It is the callback of Recover and Scan.
+func (f *refiller) record(rec *message.Record) error {
+	if f.tick != nil {
+		f.tick(rec)
+	}
+	if t := rec.SysFlag & message.TransactionMask; t != 0 && t != message.TransactionCommit {
+		return nil
+	}
+	if f.only != nil && (rec.QueueID != f.only.ID || string(rec.Topic) != f.only.Topic) {
+		return nil
+	}
+	q, err := f.s.lateQueue(rec.Topic, rec.QueueID)
+	if errors.Is(err, ErrIllegal) {
+		if f.skipped++; f.skipped == 1 {
+			f.s.o.Log.Warn("record of an impossible queue is not dispatched", "offset", rec.LogOffset, "error", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.entry.Fill(rec, q)
+	if f.entry.DelayLevel > 0 {
+		if f.levels == nil {
+			f.levels = slices.Clone(*f.s.delays.Load())
+		}
+		f.entry.TagsCode = deliverTime(&f.entry, f.levels)
+	}
+	f.unit[0] = consumequeue.Entry{Offset: rec.QueueOffset, Unit: consumequeue.Unit{Log: rec.LogOffset, Size: rec.Size, Tags: f.entry.TagsCode}}
+	return f.put(state(q).cq)
+}
+
+func (f *refiller) put(cq *consumequeue.Queue) error {
+	u := &f.unit[0]
+	if u.Offset < cq.Max() {
+		return f.again(cq, u)
+	}
+	if f.strict && cq.Max() == 0 && u.Offset > 0 { // a new queue starts at 0, so this one has lost its files
+		return &consumequeue.MisalignedError{Topic: cq.Topic(), ID: cq.ID(), Got: u.Offset, Log: u.Log}
+	}
+	err := cq.Put(f.unit[:])
+	var off *consumequeue.MisalignedError
+	if errors.As(err, &off) && !f.strict && u.Offset > cq.Max() && u.Log >= cq.End() {
+		if err = cq.Skip(u.Offset); err == nil {
+			err = cq.Put(f.unit[:])
+		}
+	}
+	return err
+}
+
+// again decides about an offset that the queue has: usually the same message. At offset 0 it may be the first message of a
+// topic that was deleted and came back; then what the queue holds belongs to the life before.
+func (f *refiller) again(cq *consumequeue.Queue, u *consumequeue.Entry) error {
+	if u.Offset != 0 || u.Log < cq.End() {
+		return nil
+	}
+	if err := cq.Reset(); err != nil {
+		return err
+	}
+	return cq.Put(f.unit[:])
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package store
+
+func physicalRAM() int64 { return fallbackRAM }
