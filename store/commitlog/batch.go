@@ -12,6 +12,7 @@ type Batch struct {
 	buf     []byte
 	entries []Entry
 	props   []byte // scratch for the CRC property
+	closed  []byte // scratch for properties that need an end
 	crc     bool
 }
 
@@ -32,11 +33,15 @@ func (b *Batch) Reset() {
 	b.buf, b.entries = b.buf[:0], b.entries[:0]
 }
 
-// Add encodes m behind what is there; nothing of m is kept. q is the queue that gives the offset. An error leaves the batch
-// as it was.
+// Add encodes m behind what is there; nothing of m is kept. q is the queue that gives the offset. An error, ErrIllegal
+// or one of message.AppendRecord, leaves the batch as it was.
 func (b *Batch) Add(m *message.Message, q *Queue) error {
+	m, scratch, err := guard(m, b.closed)
+	b.closed = scratch
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
 	start := len(b.buf)
-	var err error
 	if b.crc {
 		err = b.appendWithCRC(m)
 	} else {

@@ -57,6 +57,7 @@ type Config struct {
 	Random        bool // no read-ahead for mapped reads
 
 	DurableTo message.LogOffset      // known to have been flushed: Recover refuses to end below it. 0: unknown
+	Rewrite   bool                   // the last run met a failed flush: Recover writes everything above DurableTo again
 	PathFull  func(path string) bool // folders to avoid for new segments; nil: none
 	NoPrepare bool                   // create segments when needed, not ahead (tests that must repeat exactly)
 	StageSize int                    // bytes of one stage

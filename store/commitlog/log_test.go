@@ -25,7 +25,7 @@ const dir = "/store/commitlog"
 
 // quiet is a log whose flusher does nothing by itself.
 func quiet(segment int64) Config {
-	return Config{Paths: []string{dir}, SegmentSize: segment, FlushInterval: time.Hour, NoPrepare: true}
+	return Config{Paths: []string{dir}, SegmentSize: segment, FlushInterval: time.Hour, NoPrepare: true, RingSize: 256}
 }
 
 func open(t testing.TB, fsys mappedfile.FS, cfg Config) *Log {

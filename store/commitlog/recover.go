@@ -21,7 +21,7 @@ type Report struct {
 
 // Recover scans from a record boundary, calls fn for each valid record (its slices are valid during the call), and makes the
 // first position without one the end of the log. A record is valid if its lengths agree, it says that it stands where it
-// stands, and its CRC is right. Everything above the end is made zero and everything below it durable before Recover
+// stands, its CRC is right, and no sector of it is missing (torn.go). Everything above the end is made zero and everything below it durable before Recover
 // returns, so that no byte of old comes alive when the log grows over it; a crash in between changes nothing of that,
 // because the scan ends at the same place again. An error of reading, of fn, or an end below Config.DurableTo returns
 // before anything was changed. Call it once, after Open.
@@ -46,6 +46,9 @@ func (l *Log) Recover(from message.LogOffset, fn func(rec *message.Record) error
 		return r, fmt.Errorf("recover commit log: it ends at %d, but was durable up to %d: %w", end, l.cfg.DurableTo, damageOr(r.Damage))
 	}
 	r.Dropped, r.DroppedSegments, err = l.cut(end)
+	if err == nil && l.cfg.Rewrite {
+		err = l.rewrite(max(start, int64(l.cfg.DurableTo)), end)
+	}
 	if err == nil {
 		err = l.seq.Sync(start, end)
 	}
@@ -112,11 +115,11 @@ func (l *Log) scanValid(pos int64, r *Report, fn func(*message.Record) error) (i
 	}
 }
 
-// checkRecord is the CRC check in force, nil for none.
-func (l *Log) checkRecord() func(raw []byte, rec *message.Record) string {
+// checkRecord is the check in force.
+func (l *Log) checkRecord() checker {
 	switch {
 	case l.cfg.VerifyPropCRC:
-		return func(raw []byte, _ *message.Record) string {
+		return func(raw []byte, _ int64, _ *message.Record) string {
 			if !propCRCValid(raw) {
 				return "wrong or missing " + propCRCName
 			}
@@ -125,9 +128,12 @@ func (l *Log) checkRecord() func(raw []byte, rec *message.Record) string {
 	case l.cfg.SkipCRC:
 		return nil
 	}
-	return func(_ []byte, rec *message.Record) string {
+	return func(_ []byte, inFile int64, rec *message.Record) string {
 		if !rec.BodyValid() {
 			return "wrong body CRC"
+		}
+		if isTorn(rec, inFile) {
+			return "a sector is missing"
 		}
 		return ""
 	}
@@ -180,6 +186,35 @@ func (l *Log) cut(end int64) (dropped int64, segments int, err error) {
 		}
 	}
 	return dropped + last - pos, segments, tail.Sync()
+}
+
+// rewrite writes [from, to) again as it is. After a failed flush the kernel may hold pages that are clean but never reached
+// the disk: they can be read, and a later flush succeeds without them. If the log grew over that, a power cut would open a
+// hole below records that were flushed and acknowledged.
+func (l *Log) rewrite(from, to int64) error {
+	buf := make([]byte, min(scanBuffer, l.cfg.SegmentSize))
+	for from < to {
+		s := l.seq.Find(from)
+		if s == nil {
+			if s = l.seq.After(from); s == nil {
+				return nil
+			}
+			from = s.Base()
+		}
+		n := min(int64(len(buf)), s.End()-from, to-from)
+		var err error
+		if n > 0 && !s.ReadOnly() {
+			if _, err = s.ReadAt(buf[:n], from-s.Base()); err == nil {
+				err = s.WriteAt(buf[:n], from-s.Base())
+			}
+		}
+		s.Release()
+		if err != nil {
+			return err
+		}
+		from += max(n, 0)
+	}
+	return nil
 }
 
 // setEnd makes end the log's end and everything below it written and flushed. seg holds end or is nil. Nothing is staged,

@@ -33,6 +33,9 @@ const (
 	isDamaged
 )
 
+// checker says what is wrong with a record at a position of its file, beyond what parsing finds; empty: nothing.
+type checker func(raw []byte, inFile int64, rec *message.Record) string
+
 // seek makes the segment that holds pos the current one; false when there is none.
 func (c *cursor) seek(pos int64) bool {
 	if c.seg != nil && pos >= c.seg.Base() && pos < c.seg.End() {
@@ -65,7 +68,7 @@ func (c *cursor) bytes(pos int64, n int) ([]byte, error) {
 		return all[i : i+int64(n)], nil
 	}
 	if c.buf == nil {
-		c.buf = make([]byte, scanBuffer)
+		c.buf = make([]byte, min(scanBuffer, c.seg.Size()))
 	}
 	want := min(int64(len(c.buf)), min(c.limit, c.seg.End())-pos)
 	got, err := c.seg.ReadAt(c.buf[:want], pos-c.seg.Base())
@@ -79,7 +82,7 @@ func (c *cursor) bytes(pos int64, n int) ([]byte, error) {
 
 // read judges what stands at pos, which seek has accepted, and parses a record into rec. reason is set for isDamaged. err is
 // an I/O error, which says nothing about the record.
-func (c *cursor) read(pos int64, rec *message.Record, check func(raw []byte, rec *message.Record) string) (v verdict, reason string, err error) {
+func (c *cursor) read(pos int64, rec *message.Record, check checker) (v verdict, reason string, err error) {
 	left := c.seg.End() - pos
 	avail := min(c.seg.End(), c.limit) - pos
 	if avail < message.BlankSize {
@@ -112,14 +115,14 @@ func (c *cursor) read(pos int64, rec *message.Record, check func(raw []byte, rec
 	if err != nil {
 		return isDamaged, "", err
 	}
-	if reason, err = judge(raw, pos, rec, check); reason != "" || err != nil {
+	if reason, err = judge(raw, pos, pos-c.seg.Base(), rec, check); reason != "" || err != nil {
 		return isDamaged, reason, err
 	}
 	return isRecord, "", nil
 }
 
 // judge parses raw. A fault while reading it through the map is an I/O error.
-func judge(raw []byte, pos int64, rec *message.Record, check func([]byte, *message.Record) string) (reason string, err error) {
+func judge(raw []byte, pos, inFile int64, rec *message.Record, check checker) (reason string, err error) {
 	if len(raw) > scanBuffer {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
@@ -142,7 +145,7 @@ func judge(raw []byte, pos int64, rec *message.Record, check func([]byte, *messa
 		return fmt.Sprintf("record size %d", rec.Size), nil
 	}
 	if check != nil {
-		return check(raw, rec), nil
+		return check(raw, inFile, rec), nil
 	}
 	return "", nil
 }

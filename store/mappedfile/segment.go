@@ -325,7 +325,7 @@ func (s *Segment) LastData(off int64) (int64, error) {
 		return off, err
 	}
 	last := off
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, min(64<<10, s.size))
 	for off < s.size {
 		start, end, err := f.NextData(off, s.size)
 		if err != nil {
