@@ -6,27 +6,28 @@ import (
 	"maps"
 
 	"github.com/epochmq/epochmq/broker/topic"
+	"github.com/epochmq/epochmq/internal/fastjson"
 )
 
 // Config is what is known of one consumer group, in the form of subscriptionGroup.json and of the admin requests.
 // A Config that Configs has given out is shared and must not be changed: Clone it.
 type Config struct {
-	Name                   string                     `json:"groupName"`
-	ConsumeEnable          bool                       `json:"consumeEnable"`
-	ConsumeFromMinEnable   bool                       `json:"consumeFromMinEnable"`
-	ConsumeBroadcastEnable bool                       `json:"consumeBroadcastEnable"`
-	ConsumeMessageOrderly  bool                       `json:"consumeMessageOrderly"`
-	RetryQueueNums         int32                      `json:"retryQueueNums"`
-	RetryMaxTimes          int32                      `json:"retryMaxTimes"`
-	RetryPolicy            json.RawMessage            `json:"groupRetryPolicy"`
-	BrokerID               int64                      `json:"brokerId"`
-	WhichBrokerWhenSlow    int64                      `json:"whichBrokerWhenConsumeSlowly"`
-	NotifyChanges          bool                       `json:"notifyConsumerIdsChangedEnable"`
-	SysFlag                int32                      `json:"groupSysFlag"`
-	ConsumeTimeoutMinute   int32                      `json:"consumeTimeoutMinute"`
-	Subscriptions          json.RawMessage            `json:"subscriptionDataSet"` // kept as it came; nil: absent
-	Attributes             map[string]string          `json:"attributes"`
-	Extra                  map[string]json.RawMessage `json:"-"` // fields of a later RocketMQ, kept
+	Name                   string                    `json:"groupName"`
+	ConsumeEnable          bool                      `json:"consumeEnable"`
+	ConsumeFromMinEnable   bool                      `json:"consumeFromMinEnable"`
+	ConsumeBroadcastEnable bool                      `json:"consumeBroadcastEnable"`
+	ConsumeMessageOrderly  bool                      `json:"consumeMessageOrderly"`
+	RetryQueueNums         int32                     `json:"retryQueueNums"`
+	RetryMaxTimes          int32                     `json:"retryMaxTimes"`
+	RetryPolicy            json.RawMessage           `json:"groupRetryPolicy"`
+	BrokerID               int64                     `json:"brokerId"`
+	WhichBrokerWhenSlow    int64                     `json:"whichBrokerWhenConsumeSlowly"`
+	NotifyChanges          bool                      `json:"notifyConsumerIdsChangedEnable"`
+	SysFlag                int32                     `json:"groupSysFlag"`
+	ConsumeTimeoutMinute   int32                     `json:"consumeTimeoutMinute"`
+	Subscriptions          json.RawMessage           `json:"subscriptionDataSet"` // kept as it came; nil: absent
+	Attributes             map[string]string         `json:"attributes"`
+	Extra                  map[string]*fastjson.Node `json:"-"` // fields of a later RocketMQ, kept
 }
 
 // NewConfig is a group with RocketMQ's defaults.
@@ -51,34 +52,24 @@ var knownFields = map[string]bool{"groupName": true, "consumeEnable": true, "con
 	"notifyConsumerIdsChangedEnable": true, "groupSysFlag": true, "consumeTimeoutMinute": true,
 	"subscriptionDataSet": true, "attributes": true}
 
-// UnmarshalJSON starts from the defaults, so that a file or request of an older RocketMQ may lack fields, and keeps
+// UnmarshalFastJSON starts from the defaults, so that a file or request of an older RocketMQ may lack fields, and keeps
 // fields that it does not know.
-func (c *Config) UnmarshalJSON(data []byte) error {
+func (c *Config) UnmarshalFastJSON(n *fastjson.Node) error {
 	type plain Config
 	p := plain(*NewConfig(""))
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := n.Decode(&p); err != nil {
 		return fmt.Errorf("decode group config: %w", err)
 	}
-	all := map[string]json.RawMessage{}
-	if err := json.Unmarshal(data, &all); err != nil {
-		return fmt.Errorf("decode group config: %w", err)
-	}
-	for name, value := range all {
-		if !knownFields[name] && string(value) != "null" {
+	for _, m := range n.Members {
+		if !knownFields[m.Key.Text] && m.Value.Kind != fastjson.Null {
 			if p.Extra == nil {
-				p.Extra = map[string]json.RawMessage{}
+				p.Extra = map[string]*fastjson.Node{}
 			}
-			p.Extra[name] = value
+			p.Extra[m.Key.Text] = m.Value
 		}
 	}
 	if p.Attributes == nil {
 		p.Attributes = map[string]string{}
-	}
-	if len(p.RetryPolicy) == 0 || string(p.RetryPolicy) == "null" {
-		p.RetryPolicy = NewConfig("").RetryPolicy
-	}
-	if string(p.Subscriptions) == "null" {
-		p.Subscriptions = nil
 	}
 	*c = Config(p)
 	return nil

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,8 +17,7 @@ const SystemPrefix = "CID_RMQ_SYS_"
 var bootGroups = []string{"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
 	"CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS"}
 
-// broadcastBootGroups among them may consume in broadcast mode (all may: the flag is the default).
-const maxGroupLen = 120
+const maxGroupLen = 120 // bytes of the name of a group that is created by use
 
 // Options say what Configs is made of.
 type Options struct {
@@ -44,7 +42,6 @@ type snapshot struct {
 	order          []string
 	forbidden      map[string]map[string]int32 // group -> topic -> bits
 	forbiddenOrder []string
-	hasForbidden   bool // the file had the table, or something is in it
 	version        Version
 }
 
@@ -59,7 +56,7 @@ func OpenConfigs(opt Options) (*Configs, error) {
 	g := &Configs{opt: opt}
 	g.rounds.Begin = func() *draft { return &draft{snapshot: g.snap.Load()} }
 	g.rounds.Commit = g.commit
-	first := &snapshot{byName: map[string]*Config{}, hasForbidden: true, version: topic.NewVersion()}
+	first := &snapshot{byName: map[string]*Config{}, version: topic.NewVersion()}
 	if _, err := opt.File.Load(func(data []byte) error {
 		s, err := decode(data)
 		if err == nil {
@@ -130,9 +127,6 @@ func (g *Configs) All() ([]*Config, Version) {
 // Version is the version of the present state.
 func (g *Configs) Version() Version { return g.snap.Load().version }
 
-// ErrAttribute refuses attributes: groups have none yet.
-var ErrAttribute = errors.New("unsupported key")
-
 // Update creates or replaces groups in one round. Keys of Attributes carry + or -; RocketMQ defines none for groups, so
 // any is refused (*topic.AttributeError). Names are the caller's to check.
 func (g *Configs) Update(list ...*Config) error {
@@ -178,6 +172,14 @@ const ForbiddenRead = 1
 // Forbidden says whether the bit with the index is set for the group and topic.
 func (g *Configs) Forbidden(group, topic string, index int) bool {
 	return g.snap.Load().forbidden[group][topic]>>index&1 == 1
+}
+
+// ForbiddenTable returns the whole table. It is shared and must not be changed.
+func (g *Configs) ForbiddenTable() map[string]map[string]int32 {
+	if t := g.snap.Load().forbidden; t != nil {
+		return t
+	}
+	return map[string]map[string]int32{}
 }
 
 // SetForbidden sets or clears the bit with the index.

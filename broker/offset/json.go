@@ -3,12 +3,14 @@ package offset
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/epochmq/epochmq/broker/topic"
+	"github.com/epochmq/epochmq/internal/fastjson"
 	"github.com/epochmq/epochmq/message"
 )
 
@@ -29,28 +31,51 @@ type pair struct {
 	offsets      map[int32]message.QueueOffset
 }
 
+// decode reads consumerOffset.json and keeps its order. Keys that are not topic@group are passed over.
 func decode(data []byte) (*file, error) {
-	var raw struct {
-		Version topic.Version                            `json:"dataVersion"`
-		Groups  map[string][]string                      `json:"groupTopicMap"`
-		Offsets map[string]map[int32]message.QueueOffset `json:"offsetTable"`
-	}
-	raw.Version = topic.NewVersion()
-	if err := json.Unmarshal(data, &raw); err != nil {
+	root, err := fastjson.Parse(data)
+	if err != nil {
 		return nil, err
 	}
-	f := &file{version: raw.Version}
-	for name, topics := range raw.Groups {
-		f.groupRank = append(f.groupRank, groupTopics{name, topics})
+	if root.Kind != fastjson.Object {
+		return nil, errors.New("consumerOffset.json is no object")
 	}
-	for key, offsets := range raw.Offsets {
-		name, group, ok := strings.Cut(key, "@")
-		if !ok || strings.Contains(group, "@") {
-			continue
+	f := &file{version: topic.NewVersion()}
+	for _, m := range root.Members {
+		switch m.Key.Text {
+		case "dataVersion":
+			err = m.Value.Decode(&f.version)
+		case "groupTopicMap":
+			for _, g := range m.Value.Members {
+				rank := groupTopics{name: g.Key.Text}
+				if err := g.Value.Decode(&rank.topics); err != nil {
+					return nil, err
+				}
+				f.groupRank = append(f.groupRank, rank)
+			}
+		case "offsetTable":
+			err = f.decodePairs(m.Value)
 		}
-		f.pairs = append(f.pairs, pair{group, name, offsets})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return f, nil
+}
+
+func (f *file) decodePairs(n *fastjson.Node) error {
+	for _, m := range n.Members {
+		name, group, ok := strings.Cut(m.Key.Text, "@")
+		if !ok || strings.Contains(group, "@") || len(name) > maxName || len(group) > maxName {
+			continue
+		}
+		p := pair{group, name, map[int32]message.QueueOffset{}}
+		if err := m.Value.Decode(&p.offsets); err != nil {
+			return err
+		}
+		f.pairs = append(f.pairs, p)
+	}
+	return nil
 }
 
 // encode writes the Java broker's form, byte for byte.
