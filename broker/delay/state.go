@@ -68,7 +68,10 @@ func (s *state) encode() []byte {
 		}
 		b = fmt.Appendf(b, "%d:%d", level, s.offsets[level])
 	}
-	return append(b, "\n\t}\n}"...)
+	if len(s.offsets) > 0 {
+		b = append(b, "\n\t"...)
+	}
+	return append(b, "}\n}"...)
 }
 
 // next makes the version of a changed table.
