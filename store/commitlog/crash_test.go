@@ -18,17 +18,18 @@ var seeds = flag.Int("crash-seeds", 1500, "number of crash histories")
 
 // world is one history of a log over several crashes, and what must be true of it.
 type world struct {
-	rng    *rand.Rand
-	sim    *mappedfile.Sim
-	cfg    Config
-	log    *Log
-	queue  *Queue
-	live   [][]byte // the records of the present timeline
-	old    [][]byte // when a truncation may not have happened: the timeline before it
-	at     []message.LogOffset
-	safe   message.LogOffset // flushed: must survive a power cut
-	kept   message.LogOffset // written: must survive a kill
-	killed bool              // the last crash was a kill
+	rng          *rand.Rand
+	sim          *mappedfile.Sim
+	cfg          Config
+	log          *Log
+	queue        *Queue
+	live         [][]byte // the records of the present timeline
+	old          [][]byte // when a truncation may not have happened: the timeline before it
+	at           []message.LogOffset
+	safe         message.LogOffset // flushed: must survive a power cut
+	kept         message.LogOffset // written: must survive a kill
+	cutTo, whole message.LogOffset // while old is set: where the truncation cuts, and what was safe before it
+	killed       bool              // the last crash was a kill
 }
 
 // TestCrashes: whatever is flushed survives a power cut, whatever is written survives a kill; what is found afterwards is a
@@ -108,6 +109,9 @@ func (w *world) check(n int) error {
 	if l.End() < w.safe {
 		return fmt.Errorf("ends at %d, %d was safe", l.End(), w.safe)
 	}
+	if w.old != nil && l.End() > w.cutTo && l.End() < w.whole {
+		return fmt.Errorf("ends at %d: a truncation from %d to %d was done by half", l.End(), w.whole, w.cutTo)
+	}
 	if len(w.at) > 0 {
 		last := len(w.at) - 1
 		if got := w.at[last] + message.LogOffset(len(w.live[last])); int64(l.End())%w.cfg.SegmentSize != 0 && got != l.End() {
@@ -162,7 +166,7 @@ func (w *world) match(n int) ([][]byte, []message.LogOffset) {
 func (w *world) run() {
 	b := w.log.NewBatch()
 	if w.rng.IntN(3) == 0 {
-		op := []mappedfile.Op{mappedfile.OpWrite, mappedfile.OpSync, mappedfile.OpSyncDir, mappedfile.OpAllocate}[w.rng.IntN(4)]
+		op := []mappedfile.Op{mappedfile.OpWrite, mappedfile.OpSync, mappedfile.OpSyncDir, mappedfile.OpAllocate, mappedfile.OpRemove, mappedfile.OpZero}[w.rng.IntN(6)]
 		w.sim.Fail(mappedfile.Fault{Op: op, Skip: w.rng.IntN(12), Count: 1, Err: syscall.EIO})
 	}
 	for range w.rng.IntN(40) {
@@ -216,7 +220,7 @@ func (w *world) truncate() error {
 	}
 	i := w.rng.IntN(len(w.at))
 	to := w.at[i]
-	w.old = w.live
+	w.old, w.cutTo, w.whole = w.live, to, w.safe
 	w.live, w.at = w.live[:i:i], w.at[:i:i]
 	w.safe, w.kept = min(w.safe, to), min(w.kept, to)
 	err := w.log.Truncate(to)

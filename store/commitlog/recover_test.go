@@ -405,7 +405,7 @@ func FuzzRecover(f *testing.F) {
 	unpack(f, sim, "killed", dir)
 	first, err := sim.ReadFile(dir + "/" + mappedfile.Name(0))
 	require.NoError(f, err)
-	const size = 16 << 10
+	const size = 4 << 10
 	f.Add(first[:2*size])
 	f.Add(first[:size/2])
 	blank := slices.Clone(first[:size])
