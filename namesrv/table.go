@@ -1,0 +1,539 @@
+package namesrv
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epochmq/epochmq/remoting/protocol"
+)
+
+// Bits of a queue's permission.
+const (
+	permWrite = 2
+	permAll   = 6
+)
+
+// syncMemberPrefix begins topics whose route never shows an acting master.
+const syncMemberPrefix = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+// Bits of a topic's system flag.
+const (
+	sysUnit    = 1
+	sysUnitSub = 2
+)
+
+// Registration is what a broker says of itself.
+type Registration struct {
+	Cluster, Broker, Addr, HAAddr string
+	ID                            int64
+	Timeout                       time.Duration // without a sign of life after which the broker is dropped; 0: two minutes
+	ActingMaster                  *bool         // nil: an old broker that does not know the feature
+	Zone                          string
+	Body                          *protocol.RegisterBrokerBody // never nil
+	Channel                       any                          // the connection, compared only
+}
+
+// Registered answers a registration.
+type Registered struct {
+	MasterAddr, HAAddr string // set for a slave whose master lives
+	Notify             *MinBrokerChange
+}
+
+// MinBrokerChange says that the smallest broker id of a group changed, and whom to tell.
+type MinBrokerChange struct {
+	Broker     string
+	MinID      int64
+	MinAddr    string
+	OfflineTo  string // address of the broker that left, if one left
+	HAAddr     string
+	Recipients []string
+}
+
+// member identifies a live broker process.
+type member struct{ cluster, addr string }
+
+type live struct {
+	lastSeen time.Time
+	timeout  time.Duration
+	version  protocol.DataVersion
+	channel  any
+	haAddr   string
+	broker   string
+	id       int64
+}
+
+type group struct {
+	data protocol.BrokerData
+	zone string
+}
+
+// Config of a Table.
+type TableConfig struct {
+	SupportActingMaster      bool
+	DeleteTopicsOnRegister   bool // deleteTopicWithBrokerRegistration
+	NotifyMinBrokerIDChanged bool
+}
+
+// Table is the route table. It is not safe for concurrent use: Server guards it. Every method that needs the time takes it.
+//
+// Invariant: a broker name is in a cluster's set and in topics only while its group has at least one address.
+type Table struct {
+	cfg      TableConfig
+	topics   map[string]map[string]protocol.QueueData // topic, broker name
+	mappings map[string]map[string]protocol.TopicQueueMappingInfo
+	groups   map[string]*group
+	clusters map[string]map[string]bool
+	live     map[member]*live
+	filters  map[member][]string
+}
+
+const defaultTimeout = 2 * time.Minute
+
+// NewTable returns an empty table.
+func NewTable(cfg TableConfig) *Table {
+	return &Table{cfg: cfg, topics: map[string]map[string]protocol.QueueData{}, mappings: map[string]map[string]protocol.TopicQueueMappingInfo{},
+		groups: map[string]*group{}, clusters: map[string]map[string]bool{}, live: map[member]*live{}, filters: map[member][]string{}}
+}
+
+// errNotRegistered is RocketMQ's remark for a registration of a single topic by a broker that is not known yet.
+var errNotRegistered = &protocol.Error{Code: protocol.SystemError, Remark: "register broker failed"}
+
+// Register takes a broker's registration. A stale one, of a broker whose place a newer one holds, changes nothing and is no error.
+func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
+	g, first := t.groups[r.Broker], false
+	if g == nil {
+		first = true
+		g = &group{data: protocol.BrokerData{Cluster: r.Cluster, BrokerName: r.Broker, BrokerAddrs: map[int64]string{}}}
+	}
+	topics := r.Body.Topics.TopicConfigTable
+	// All checks stand before the first change, so that a refused registration leaves nothing behind.
+	if old, ok := g.data.BrokerAddrs[r.ID]; ok && old != r.Addr {
+		if o := t.live[member{r.Cluster, old}]; o != nil && o.version.StateVersion > r.Body.Topics.DataVersion.StateVersion {
+			delete(t.live, member{r.Cluster, r.Addr})
+			return Registered{}, nil
+		}
+	} else if !ok && len(topics) == 1 {
+		return Registered{}, errNotRegistered
+	}
+	t.groups[r.Broker] = g
+	if t.clusters[r.Cluster] == nil {
+		t.clusters[r.Cluster] = map[string]bool{}
+	}
+	t.clusters[r.Cluster][r.Broker] = true
+	g.data.EnableActingMaster = r.ActingMaster != nil && *r.ActingMaster
+	g.zone = r.Zone
+	g.data.ZoneName = nil
+	if r.Zone != "" {
+		g.data.ZoneName = &r.Zone
+	}
+	before, had := minID(g.data.BrokerAddrs)
+	minChanged := had && r.ID < before
+	for id, addr := range g.data.BrokerAddrs { // the same process in another role
+		if addr == r.Addr && id != r.ID {
+			delete(g.data.BrokerAddrs, id)
+		}
+	}
+	_, known := g.data.BrokerAddrs[r.ID]
+	g.data.BrokerAddrs[r.ID] = r.Addr
+	lowest, _ := minID(g.data.BrokerAddrs)
+	prime := r.ActingMaster != nil && r.ID != 0 && r.ID == lowest
+	if r.ID == 0 || prime {
+		t.applyTopics(r, g, first || !known && r.ID == 0, prime)
+	}
+	m := member{r.Cluster, r.Addr}
+	timeout := r.Timeout
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	t.live[m] = &live{lastSeen: now, timeout: timeout, version: r.Body.Topics.DataVersion, channel: r.Channel, haAddr: r.HAAddr, broker: r.Broker, id: r.ID}
+	if len(r.Body.FilterServerList) == 0 {
+		delete(t.filters, m)
+	} else {
+		t.filters[m] = r.Body.FilterServerList
+	}
+	var out Registered
+	if r.ID != 0 {
+		if addr, ok := g.data.BrokerAddrs[0]; ok {
+			if l := t.live[member{r.Cluster, addr}]; l != nil {
+				out.HAAddr, out.MasterAddr = l.haAddr, addr
+			}
+		}
+	}
+	if minChanged && t.cfg.NotifyMinBrokerIDChanged {
+		out.Notify = t.minChange(g, "", r.HAAddr)
+	}
+	return out, nil
+}
+
+// applyTopics takes over the topics of a registration.
+func (t *Table) applyTopics(r *Registration, g *group, all, prime bool) {
+	w := &r.Body.Topics
+	if t.cfg.DeleteTopicsOnRegister && len(w.TopicQueueMappingInfoMap) == 0 && len(w.TopicConfigTable) != 1 {
+		for topic, brokers := range t.topics {
+			if _, ok := w.TopicConfigTable[topic]; !ok {
+				delete(brokers, r.Broker)
+				t.dropIfEmpty(topic)
+			}
+		}
+	}
+	l := t.live[member{r.Cluster, r.Addr}]
+	changed := all || l == nil || l.version != w.DataVersion
+	for name, c := range w.TopicConfigTable {
+		if c == nil || name == "" {
+			continue
+		}
+		if _, ok := t.topics[name][r.Broker]; ok && !changed {
+			continue
+		}
+		q := protocol.QueueData{BrokerName: r.Broker, ReadQueueNums: c.ReadQueueNums, WriteQueueNums: c.WriteQueueNums, Perm: c.Perm, TopicSysFlag: c.TopicSysFlag}
+		if prime && g.data.EnableActingMaster {
+			q.Perm &^= permWrite
+		}
+		if t.topics[name] == nil {
+			t.topics[name] = map[string]protocol.QueueData{}
+		}
+		t.topics[name][r.Broker] = q
+	}
+	if changed {
+		for name, info := range w.TopicQueueMappingInfoMap {
+			if t.mappings[name] == nil {
+				t.mappings[name] = map[string]protocol.TopicQueueMappingInfo{}
+			}
+			t.mappings[name][info.BrokerName] = info
+		}
+	}
+}
+
+func (t *Table) dropIfEmpty(topic string) {
+	if len(t.topics[topic]) == 0 {
+		delete(t.topics, topic)
+		delete(t.mappings, topic)
+	}
+}
+
+func minID(addrs map[int64]string) (int64, bool) {
+	lowest, ok := int64(0), false
+	for id := range addrs {
+		if !ok || id < lowest {
+			lowest, ok = id, true
+		}
+	}
+	return lowest, ok
+}
+
+// Unregister drops a broker process. It does nothing when the group's id is held by another address, or, if channel is not nil, when the
+// broker has registered again through another connection since.
+func (t *Table) Unregister(cluster, broker, addr string, id int64, channel any) *MinBrokerChange {
+	m := member{cluster, addr}
+	l := t.live[m]
+	if channel != nil && l != nil && l.channel != channel {
+		return nil
+	}
+	g := t.groups[broker]
+	if g != nil && g.data.Cluster != cluster {
+		return nil
+	}
+	delete(t.live, m)
+	delete(t.filters, m)
+	if g == nil || g.data.BrokerAddrs[id] != addr {
+		return nil
+	}
+	before, _ := minID(g.data.BrokerAddrs)
+	delete(g.data.BrokerAddrs, id)
+	if len(g.data.BrokerAddrs) == 0 {
+		t.dropGroup(broker)
+		return nil
+	}
+	if g.data.EnableActingMaster && id == 0 {
+		for _, brokers := range t.topics {
+			if q, ok := brokers[broker]; ok {
+				q.Perm &^= permWrite
+				brokers[broker] = q
+			}
+		}
+	}
+	after, _ := minID(g.data.BrokerAddrs)
+	if after != before && t.cfg.NotifyMinBrokerIDChanged && g.data.EnableActingMaster {
+		return t.minChange(g, addr, "")
+	}
+	return nil
+}
+
+func (t *Table) dropGroup(broker string) {
+	delete(t.groups, broker)
+	for cluster, names := range t.clusters {
+		delete(names, broker)
+		if len(names) == 0 {
+			delete(t.clusters, cluster)
+		}
+	}
+	for topic, brokers := range t.topics {
+		if _, ok := brokers[broker]; ok {
+			delete(brokers, broker)
+			delete(t.mappings[topic], broker)
+			t.dropIfEmpty(topic)
+		}
+	}
+}
+
+// minChange describes the new smallest id of a group. All members are told when one left or when there is one only, else all but the new
+// smallest.
+func (t *Table) minChange(g *group, offline, ha string) *MinBrokerChange {
+	id, _ := minID(g.data.BrokerAddrs)
+	c := &MinBrokerChange{Broker: g.data.BrokerName, MinID: id, MinAddr: g.data.BrokerAddrs[id], OfflineTo: offline, HAAddr: ha}
+	for other, addr := range g.data.BrokerAddrs {
+		if offline != "" || len(g.data.BrokerAddrs) == 1 || other != id {
+			c.Recipients = append(c.Recipients, addr)
+		}
+	}
+	slices.Sort(c.Recipients)
+	return c
+}
+
+// Heartbeat notes a sign of life of a known broker.
+func (t *Table) Heartbeat(cluster, addr string, now time.Time) {
+	if l := t.live[member{cluster, addr}]; l != nil {
+		l.lastSeen = now
+	}
+}
+
+// QueryVersion compares a broker's data version with the stored one; it counts as a sign of life.
+func (t *Table) QueryVersion(cluster, addr string, v protocol.DataVersion, now time.Time) (changed bool, stored *protocol.DataVersion) {
+	l := t.live[member{cluster, addr}]
+	if l == nil {
+		return true, nil
+	}
+	l.lastSeen = now
+	have := l.version
+	return have != v, &have
+}
+
+// Expired is a broker that gave no sign of life in time.
+type Expired struct {
+	Cluster, Broker, Addr string
+	ID                    int64
+	Channel               any
+}
+
+// Expire returns the brokers whose time has run out, and the instant at which the next one's does (zero without brokers).
+func (t *Table) Expire(now time.Time) (expired []Expired, next time.Time) {
+	for m, l := range t.live {
+		end := l.lastSeen.Add(l.timeout)
+		if end.Before(now) {
+			expired = append(expired, Expired{m.cluster, l.broker, m.addr, l.id, l.channel})
+			continue
+		}
+		if next.IsZero() || end.Before(next) {
+			next = end
+		}
+	}
+	slices.SortFunc(expired, func(a, b Expired) int { return strings.Compare(a.Addr, b.Addr) })
+	return expired, next
+}
+
+// OfChannel returns the brokers that registered through a connection.
+func (t *Table) OfChannel(channel any) (all []Expired) {
+	for m, l := range t.live {
+		if l.channel == channel {
+			all = append(all, Expired{m.cluster, l.broker, m.addr, l.id, l.channel})
+		}
+	}
+	return all
+}
+
+// Route returns the route of a topic, or nil. The result is the caller's.
+func (t *Table) Route(topic string) *protocol.TopicRouteData {
+	queues := t.topics[topic]
+	if len(queues) == 0 {
+		return nil
+	}
+	r := &protocol.TopicRouteData{FilterServerTable: map[string][]string{}}
+	for _, broker := range slices.Sorted(maps.Keys(queues)) {
+		r.QueueDatas = append(r.QueueDatas, queues[broker])
+		g := t.groups[broker]
+		if g == nil {
+			continue
+		}
+		d := g.data
+		d.BrokerAddrs = maps.Clone(d.BrokerAddrs)
+		for _, addr := range d.BrokerAddrs {
+			if list := t.filters[member{d.Cluster, addr}]; len(list) > 0 {
+				r.FilterServerTable[addr] = slices.Clone(list)
+			}
+		}
+		if t.cfg.SupportActingMaster && d.EnableActingMaster && !strings.HasPrefix(topic, syncMemberPrefix) && queues[broker].Perm&permWrite == 0 {
+			if _, ok := d.BrokerAddrs[0]; !ok {
+				if id, ok := minID(d.BrokerAddrs); ok {
+					d.BrokerAddrs[0] = d.BrokerAddrs[id]
+					delete(d.BrokerAddrs, id)
+				}
+			}
+		}
+		r.BrokerDatas = append(r.BrokerDatas, d)
+	}
+	if len(r.BrokerDatas) == 0 {
+		return nil
+	}
+	if m := t.mappings[topic]; len(m) > 0 {
+		r.TopicQueueMappingByBroker = maps.Clone(m)
+	}
+	return r
+}
+
+// FilterZone keeps the broker groups of a zone, and those without a master, with their queues.
+func FilterZone(r *protocol.TopicRouteData, zone string) {
+	keep := map[string]bool{}
+	gone := map[string]bool{}
+	var brokers []protocol.BrokerData
+	for _, d := range r.BrokerDatas {
+		_, hasMaster := d.BrokerAddrs[0]
+		if hasMaster && (d.ZoneName == nil || !strings.EqualFold(*d.ZoneName, zone)) {
+			for _, addr := range d.BrokerAddrs {
+				gone[addr] = true
+			}
+			continue
+		}
+		keep[d.BrokerName] = true
+		brokers = append(brokers, d)
+	}
+	r.BrokerDatas = brokers
+	r.QueueDatas = slices.DeleteFunc(r.QueueDatas, func(q protocol.QueueData) bool { return !keep[q.BrokerName] })
+	maps.DeleteFunc(r.FilterServerTable, func(addr string, _ []string) bool { return gone[addr] })
+}
+
+// Clusters returns every cluster and broker group.
+func (t *Table) Clusters() *protocol.ClusterInfo {
+	c := &protocol.ClusterInfo{BrokerAddrTable: map[string]protocol.BrokerData{}, ClusterAddrTable: map[string][]string{}}
+	for name, g := range t.groups {
+		d := g.data
+		d.BrokerAddrs = maps.Clone(d.BrokerAddrs)
+		c.BrokerAddrTable[name] = d
+	}
+	for name, brokers := range t.clusters {
+		c.ClusterAddrTable[name] = slices.Sorted(maps.Keys(brokers))
+	}
+	return c
+}
+
+// Members returns the addresses of one group; none when it is unknown.
+func (t *Table) Members(cluster, broker string) protocol.BrokerMemberGroup {
+	m := protocol.BrokerMemberGroup{BrokerAddrs: map[int64]string{}, BrokerName: broker, Cluster: cluster}
+	if g := t.groups[broker]; g != nil && g.data.Cluster == cluster {
+		m.BrokerAddrs = maps.Clone(g.data.BrokerAddrs)
+	}
+	return m
+}
+
+// SetWrite takes the write permission of a broker's topics away, or gives read and write; it returns how many topics it touched.
+func (t *Table) SetWrite(broker string, on bool) int {
+	n := 0
+	for _, brokers := range t.topics {
+		q, ok := brokers[broker]
+		if !ok {
+			continue
+		}
+		if on {
+			q.Perm = permAll
+		} else {
+			q.Perm &^= permWrite
+		}
+		brokers[broker] = q
+		n++
+	}
+	return n
+}
+
+// DeleteTopic forgets a topic, in one cluster when one is given.
+func (t *Table) DeleteTopic(topic, cluster string) {
+	if cluster == "" {
+		delete(t.topics, topic)
+		delete(t.mappings, topic)
+		return
+	}
+	for broker := range t.clusters[cluster] {
+		delete(t.topics[topic], broker)
+		delete(t.mappings[topic], broker)
+	}
+	t.dropIfEmpty(topic)
+}
+
+// RegisterTopic adds a topic's queues. It stops at the first unknown broker: a new topic is then not added, a known one keeps what came before.
+func (t *Table) RegisterTopic(topic string, queues []protocol.QueueData) {
+	if topic == "" || len(queues) == 0 {
+		return
+	}
+	have, known := t.topics[topic]
+	if !known {
+		have = map[string]protocol.QueueData{}
+	}
+	for _, q := range queues {
+		if t.groups[q.BrokerName] == nil {
+			return
+		}
+		have[q.BrokerName] = q
+	}
+	t.topics[topic] = have
+}
+
+// Topics returns every topic name, sorted.
+func (t *Table) Topics() []string { return slices.Sorted(maps.Keys(t.topics)) }
+
+// TopicsOfCluster returns the topics that a cluster's brokers offer, sorted.
+func (t *Table) TopicsOfCluster(cluster string) []string {
+	brokers := t.clusters[cluster]
+	return t.topicsWhere(func(queues map[string]protocol.QueueData) bool {
+		for b := range queues {
+			if brokers[b] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// TopicsByFlag returns the topics whose system flag has all bits of set and none of clear.
+func (t *Table) TopicsByFlag(set, clear int32) []string {
+	return t.topicsWhere(func(queues map[string]protocol.QueueData) bool {
+		for _, b := range slices.Sorted(maps.Keys(queues)) {
+			f := queues[b].TopicSysFlag
+			return f&set == set && f&clear == 0
+		}
+		return false
+	})
+}
+
+func (t *Table) topicsWhere(ok func(map[string]protocol.QueueData) bool) []string {
+	list := []string{}
+	for topic, queues := range t.topics {
+		if ok(queues) {
+			list = append(list, topic)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// SystemTopics returns the names that clusters and brokers take as topics, and an address of the first broker.
+func (t *Table) SystemTopics() protocol.TopicList {
+	l := protocol.TopicList{TopicList: []string{}}
+	for _, cluster := range slices.Sorted(maps.Keys(t.clusters)) {
+		l.TopicList = append(l.TopicList, cluster)
+		l.TopicList = append(l.TopicList, slices.Sorted(maps.Keys(t.clusters[cluster]))...)
+	}
+	for _, broker := range slices.Sorted(maps.Keys(t.groups)) {
+		if id, ok := minID(t.groups[broker].data.BrokerAddrs); ok {
+			addr := t.groups[broker].data.BrokerAddrs[id]
+			l.BrokerAddr = &addr
+			break
+		}
+	}
+	return l
+}
+
+// String describes the table's size for logs.
+func (t *Table) String() string {
+	return fmt.Sprintf("%d topics, %d broker groups, %d live brokers", len(t.topics), len(t.groups), len(t.live))
+}
