@@ -242,8 +242,7 @@ func (x *Index) State() State {
 	return x.done
 }
 
-// FlushedTime is the store time up to which entries were durable at the last Flush, 0 before the first: the
-// indexMsgTimestamp of the checkpoint file.
+// FlushedTime is the store time up to which entries are known to be durable: the indexMsgTimestamp of the checkpoint file.
 func (x *Index) FlushedTime() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -286,7 +285,7 @@ func (x *Index) Flush() error {
 		}
 	}
 	x.mu.Lock()
-	x.flushedTime = max(x.flushedTime, end)
+	x.flushedTime = end
 	x.mu.Unlock()
 	return nil
 }

@@ -352,6 +352,7 @@ func TestCrash(t *testing.T) {
 			if err := x.TruncateAbove(message.LogOffset(len(log) * 100)); err != nil {
 				rt.Fatal(err)
 			}
+			safeTime = x.FlushedTime()
 			if rapid.Bool().Draw(rt, "repair first") {
 				require.NoError(t, x.Repair())
 			}
@@ -406,7 +407,7 @@ func TestCrash(t *testing.T) {
 				require.NoError(t, x.TruncateAbove(message.LogOffset(len(log)*100)))
 				require.NoError(t, x.Flush())
 				running, durable, durableLen = x.State(), x.State(), len(log)
-				safeTime = 0
+				safeTime = x.FlushedTime()
 			},
 			"clean restart": func(*rapid.T) {
 				require.NoError(t, x.Close())

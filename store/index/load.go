@@ -29,6 +29,9 @@ type Report struct {
 	// Rebuild is the log offset at or below which puts must begin again: the start of the last message that the files know.
 	// math.MaxInt64 after a clean end, when nothing is missing.
 	Rebuild message.LogOffset
+	// SafeTime is the most that indexMsgTimestamp of the checkpoint file may be before the next Flush. When it is lower than
+	// what the file says, the file must be written before anything is put: files built again would pass for flushed ones.
+	SafeTime int64
 }
 
 // Load finds the files on disk. Without a clean end, files above what a mark or the checkpoint vouches for are deleted, to
@@ -68,12 +71,21 @@ func (x *Index) Load(opt LoadOptions) (Report, error) {
 		}
 	}
 	x.adopt(files[:keep], opt.Clean, partial)
-	if s := opt.State; !opt.Clean && s != nil && (partial || s.File == "" && keep == 0) {
-		x.last, x.done.Last = s.Last, s.Last
-	}
-	rep.Files = keep
+	rep.Files, rep.SafeTime = keep, opt.SafeTime
 	if !opt.Clean || keep < len(files) {
+		rep.SafeTime = min(rep.SafeTime, x.disk.EndTime)
+	}
+	x.flushedTime = rep.SafeTime
+	s := opt.State
+	switch {
+	case opt.Clean && keep == len(files):
+		return rep, nil
+	case !opt.Clean && s != nil && (partial || s.File == "" && keep == 0):
+		x.last, x.done.Last = s.Last, s.Last
+		rep.Rebuild = max(s.Last, 0)
+	default: // the next file, now gone, may have held other keys of the last message: it is put again
 		rep.Rebuild = max(x.last, 0)
+		x.last, x.done.Last = x.last-1, x.last-1
 	}
 	return rep, nil
 }
@@ -112,7 +124,7 @@ func (x *Index) judge(f *file, opt LoadOptions) (trusted, cut bool, err error) {
 	case opt.Clean:
 		return sound, false, nil
 	case s == nil:
-		return sound && f.h.EndTime <= opt.SafeTime, false, nil
+		return sound && f.h.Count > 1 && f.h.EndTime <= opt.SafeTime, false, nil
 	case f.name < s.File:
 		return sound, false, nil
 	case f.name > s.File:
@@ -192,7 +204,8 @@ func (x *Index) list() ([]file, error) {
 	return files, nil
 }
 
-// TruncateAbove removes the entries of messages at or above the log offset at, durably.
+// TruncateAbove removes the entries of messages at or above the log offset at, durably. FlushedTime goes down with them;
+// as after Load the checkpoint file must follow before the next Put.
 func (x *Index) TruncateAbove(at message.LogOffset) error {
 	x.p.Lock()
 	defer x.p.Unlock()
@@ -229,7 +242,12 @@ func (x *Index) TruncateAbove(at message.LogOffset) error {
 		x.setNewest()
 	}
 	x.mu.Lock()
-	x.last, x.done.Last = at-1, at-1
+	x.last = -1
+	if f := x.newest(); f != nil && (f.h.Count > 1 || f.h.EndLog > 0) {
+		x.last = f.h.EndLog
+	}
+	x.done.Last = x.last
+	x.flushedTime = min(x.flushedTime, x.disk.EndTime)
 	x.mu.Unlock()
 	if removed {
 		return x.fs.SyncDir(x.dir)

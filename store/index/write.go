@@ -9,8 +9,10 @@ import (
 	"github.com/epochmq/epochmq/message"
 )
 
+// Heads are read and written in pieces of a page, or of many pages when most pages change anyway.
 const (
 	pageSize   = 4096
+	manyPages  = 16 * pageSize
 	writeChunk = 1 << 20 / EntrySize * EntrySize
 )
 
@@ -127,15 +129,19 @@ func (x *Index) writeEntries(b *batch) error {
 	return nil
 }
 
-// eachPage reads each page that holds one of slots, which are sorted, and calls fn with the bytes of each slot. What fn
-// changed, and said so by returning true, is written back in one piece per page.
+// eachPage reads each piece of the file that holds one of slots, which are sorted, and calls fn with the bytes of each
+// slot. What fn changed, and said so by returning true, is written back in one write per piece.
 func (x *Index) eachPage(slots []int32, fn func(slot int32, b []byte) bool) error {
 	if x.pageBuf == nil {
-		x.pageBuf = make([]byte, pageSize+SlotSize)
+		x.pageBuf = make([]byte, manyPages)
+	}
+	piece := int64(pageSize)
+	if int64(len(slots))*2 > int64(x.layout.Slots)*SlotSize/pageSize {
+		piece = manyPages
 	}
 	for len(slots) > 0 {
 		start := x.layout.slotPos(slots[0])
-		limit := start/pageSize*pageSize + pageSize // the header lets no slot straddle pages: 40 and 4 divide evenly
+		limit := start/piece*piece + piece // no slot straddles pages: the header and a slot divide evenly
 		n := 1
 		for n < len(slots) && x.layout.slotPos(slots[n]) < limit {
 			n++
