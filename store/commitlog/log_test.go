@@ -353,6 +353,10 @@ func TestSyncFlushFollowsWrite(t *testing.T) {
 		require.NoError(t, l.Flushed().Wait(t.Context(), int64(p.End)))
 		require.NoError(t, l.Confirmed().Wait(t.Context(), int64(p.End)))
 		require.Zero(t, time.Since(start))
+		p = put(t, l, NewQueue("TopicTest", 1, 0), msg("y"))
+		l.FlushSoon()
+		require.NoError(t, l.Flushed().Wait(t.Context(), int64(p.End)))
+		require.Zero(t, time.Since(start))
 	})
 }
 

@@ -130,6 +130,10 @@ func (l *Log) kick() {
 	}
 }
 
+// FlushSoon makes the flusher write and flush everything appended so far, at once, and does not wait. A caller that will wait
+// for Flushed anyway need not call Write: one pwrite then serves the whole group.
+func (l *Log) FlushSoon() { signal(l.kickNow) }
+
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -149,7 +153,7 @@ func (l *Log) flushLoop() {
 		case <-l.stop:
 			return
 		case <-l.kickNow:
-			_ = l.Flush(message.LogOffset(l.written.Load()))
+			_ = l.Flush(l.End())
 		case <-l.kickSoon:
 			timer.Reset(l.cfg.FlushInterval)
 		case <-timer.C:
