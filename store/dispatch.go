@@ -322,31 +322,52 @@ func (f *refiller) record(rec *message.Record) error {
 	return f.put(state(q).cq)
 }
 
+// put brings one queue and one record together. A record below the queue's end was put before, unless damage took its
+// entry, or it belongs to an earlier life of a topic that was deleted and came back.
 func (f *refiller) put(cq *consumequeue.Queue) error {
 	u := &f.unit[0]
-	if u.Offset < cq.Max() {
-		return f.again(cq, u)
-	}
-	if f.strict && cq.Max() == 0 && u.Offset > 0 { // a new queue starts at 0, so this one has lost its files
+	switch {
+	case f.strict && u.Offset < cq.Max():
+		return nil
+	case u.Log < cq.End():
+		return f.verify(cq, u)
+	case u.Offset < cq.Max():
+		if u.Offset > 0 {
+			return nil // a number given out twice: the first one stays
+		}
+		if err := cq.Reset(); err != nil { // a new life
+			return err
+		}
+	case f.strict && cq.Max() == 0 && u.Offset > 0: // a new queue starts at 0, so this one has lost its files
 		return &consumequeue.MisalignedError{Topic: cq.Topic(), ID: cq.ID(), Got: u.Offset, Log: u.Log}
-	}
-	err := cq.Put(f.unit[:])
-	var off *consumequeue.MisalignedError
-	if errors.As(err, &off) && !f.strict && u.Offset > cq.Max() && u.Log >= cq.End() {
-		if err = cq.Skip(u.Offset); err == nil {
-			err = cq.Put(f.unit[:])
+	case !f.strict && cq.Max() > 0 && u.Offset > cq.Max():
+		if err := cq.Skip(u.Offset); err != nil {
+			return err
 		}
 	}
-	return err
+	return cq.Put(f.unit[:])
 }
 
-// again decides about an offset that the queue has: usually the same message. At offset 0 it may be the first message of a
-// topic that was deleted and came back; then what the queue holds belongs to the life before.
-func (f *refiller) again(cq *consumequeue.Queue, u *consumequeue.Entry) error {
-	if u.Offset != 0 || u.Log < cq.End() {
+// verify compares the entry of a record below the queue's end, and cuts the queue where it is missing: what follows is put
+// again.
+func (f *refiller) verify(cq *consumequeue.Queue, u *consumequeue.Entry) error {
+	var err error
+	switch {
+	case u.Offset >= cq.Max(): // of an earlier life
 		return nil
+	case u.Offset < cq.Min(): // the queue has lost its first files
+		err = cq.Reset()
+	default:
+		was, ok, aerr := cq.At(u.Offset)
+		if aerr != nil {
+			return aerr
+		}
+		if ok && !was.Blank() && was.Log >= u.Log { // it is there; or u is of an earlier life
+			return nil
+		}
+		err = cq.TruncateTo(u.Offset)
 	}
-	if err := cq.Reset(); err != nil {
+	if err != nil {
 		return err
 	}
 	return cq.Put(f.unit[:])

@@ -48,6 +48,7 @@ type recovery struct {
 	ck      checkpoint.Values
 	mark    *checkpoint.Mark // matches the log; nil: none
 	markRec message.Record   // the record that ends at the mark
+	durable message.LogOffset // the log below was flushed, says a mark that matches
 	log     commitlog.Report
 	refill  refiller
 	holes   bool // a queue lacks entries below where the pass began
@@ -121,10 +122,15 @@ func (r *recovery) look() error {
 		s.o.Log.Warn("recovery mark is damaged and ignored", "error", d)
 	}
 	for _, m := range marks {
-		if r.matches(m) {
-			r.mark = m
-			s.report.Mark = m.Kind.String()
-			break
+		if rec, ok := r.matches(m); ok {
+			if m.Kind == checkpoint.Durable {
+				r.durable = m.LogEnd
+			}
+			if r.mark == nil { // the one that reaches highest comes first
+				r.mark, r.markRec = m, rec
+				s.report.Mark = m.Kind.String()
+			}
+			continue
 		}
 		s.o.Log.Warn("recovery mark does not fit the log and is ignored", "mark", m.Kind, "offset", m.LogEnd)
 	}
@@ -138,15 +144,15 @@ func (r *recovery) look() error {
 }
 
 // matches compares the record that ends at a mark with the log.
-func (r *recovery) matches(m *checkpoint.Mark) bool {
+func (r *recovery) matches(m *checkpoint.Mark) (rec message.Record, ok bool) {
 	if m.Last.Size == 0 {
-		return m.Matches(nil) && r.s.log.Min() == 0
+		return rec, m.Matches(nil) && r.s.log.Min() == 0
 	}
 	raw, err := r.raw(m.Last.Log, int(m.Last.Size))
 	if err != nil || !m.Matches(raw) || m.LogEnd != m.Last.Log+message.LogOffset(m.Last.Size) {
-		return false
+		return rec, false
 	}
-	return message.Parse(raw, &r.markRec) == nil && r.markRec.LogOffset == m.Last.Log
+	return rec, message.Parse(raw, &rec) == nil && rec.LogOffset == m.Last.Log
 }
 
 // raw reads bytes of the log before it has an end.
@@ -331,8 +337,32 @@ func (r *recovery) firstTime(base message.LogOffset) (ms int64, ok bool) {
 	return ms, (magic == message.MagicV1 || magic == message.MagicV2) && ms != 0
 }
 
+// syncBelow makes the log below the start of the search durable: a killed process may have left it in the page cache only,
+// and from now on it counts as flushed.
+func (r *recovery) syncBelow(from message.LogOffset) error {
+	if r.clean {
+		return nil
+	}
+	for _, seg := range r.s.log.Segments() {
+		if seg.End <= r.durable || seg.Base >= from {
+			continue
+		}
+		f, err := r.s.fs.OpenFile(seg.Path, os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Datasync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // endOfLog finds the end of the log from a record boundary on and cuts what is behind it.
 func (r *recovery) endOfLog(from message.LogOffset, fn func(*message.Record) error) (err error) {
+	if err := r.syncBelow(from); err != nil {
+		return err
+	}
 	r.log, err = r.s.log.Recover(from, fn)
 	if err == nil && r.log.LastRecord < 0 && r.mark != nil {
 		r.s.log.RaiseStoreTime(r.markRec.StoreTime)

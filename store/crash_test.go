@@ -1,0 +1,229 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epochmq/epochmq/message"
+	"github.com/epochmq/epochmq/store/mappedfile"
+)
+
+var host = netip.MustParseAddrPort("10.0.0.1:10911")
+
+func simConfig(flush string) Config {
+	c := Defaults()
+	c.StorePathRootDir = "/store"
+	c.MappedFileSizeCommitLog = 8 << 10
+	c.MappedFileSizeConsumeQueue = 20 * 16
+	c.MaxHashSlotNum, c.MaxIndexNum = 7, 64
+	c.MaxMessageSize = 2000
+	c.FlushDiskType = flush
+	c.FlushIntervalCommitLog = 3600_000
+	c.FileReservedTime = 1 << 20
+	c.DeleteWhen = ""
+	return c
+}
+
+func testMessage(topic string, id int32, body, key string) *message.Message {
+	m := &message.Message{Topic: []byte(topic), QueueID: id, BornTime: 1700000000000, BornHost: host, StoreHost: host, Body: []byte(body)}
+	if key != "" {
+		m.Properties = message.AppendProperty(m.Properties, message.PropKeys, key)
+	}
+	m.Properties = message.AppendProperty(m.Properties, message.PropTags, "T"+key)
+	return m
+}
+
+// world is a store on a simulated disk with a memory of everything that was appended.
+type world struct {
+	t    *testing.T
+	rng  *rand.Rand
+	sim  *mappedfile.Sim
+	cfg  Config
+	s    *Store
+	boot int
+	log  []past // in log order
+	n    int
+}
+
+type past struct {
+	at, end message.LogOffset
+	body    string
+	key     string
+	topic   string
+}
+
+func (w *world) open(start bool) {
+	o := testOptions()
+	o.BootID = fmt.Sprint("boot-", w.boot)
+	s, err := Open(w.sim, w.cfg, o)
+	require.NoError(w.t, err)
+	w.s = s
+	if start {
+		s.Start()
+	}
+}
+
+func (w *world) append() {
+	b := w.s.NewBatch()
+	var made []past
+	topic, id := fmt.Sprint("topic", w.rng.IntN(3)), int32(w.rng.IntN(2))
+	for range 1 + w.rng.IntN(4) {
+		w.n++
+		p := past{body: fmt.Sprintf("body-%d-%0*d", w.n, w.rng.IntN(300), 0), topic: topic}
+		if w.rng.IntN(3) > 0 {
+			p.key = fmt.Sprint("k", w.rng.IntN(5))
+		}
+		m := testMessage(topic, id, p.body, p.key)
+		m.SysFlag = []int32{0, 0, 0, message.TransactionPrepared, message.TransactionCommit, message.TransactionRollback}[w.rng.IntN(6)]
+		if m.SysFlag == message.TransactionRollback {
+			p.key = ""
+		}
+		require.NoError(w.t, b.Add(m))
+		made = append(made, p)
+	}
+	_, err := w.s.Append(b)
+	require.NoError(w.t, err)
+	for i := range made {
+		made[i].at, made[i].end = b.Entry(i).LogOffset, b.Entry(i).End()
+	}
+	w.log = append(w.log, made...)
+}
+
+func (w *world) work(started bool) {
+	for range 5 + w.rng.IntN(60) {
+		switch k := w.rng.IntN(20); {
+		case k < 12:
+			w.append()
+		case k < 15:
+			require.NoError(w.t, w.s.Write(w.s.log.End()))
+		case k < 17:
+			require.NoError(w.t, w.s.Flush(w.s.log.End()))
+		case k < 19 && started:
+			require.NoError(w.t, w.s.saver.now())
+		case k < 20 && started:
+			settleConfirmed(w.t, w.s)
+		}
+	}
+}
+
+func settleConfirmed(t testing.TB, s *Store) {
+	t.Helper()
+	require.NoError(t, s.d.done.Wait(t.Context(), s.visible()))
+}
+
+// check compares the reopened store with the memory: it must hold a prefix of what was appended, at least up to acked.
+func (w *world) check(acked message.LogOffset) {
+	t, s := w.t, w.s
+	require.GreaterOrEqual(t, s.log.End(), acked, "acknowledged messages are lost")
+	i := 0
+	_, err := s.log.Scan(0, s.log.End(), func(rec *message.Record) error {
+		require.Less(t, i, len(w.log), "a record came alive at %d", rec.LogOffset)
+		require.Equal(t, w.log[i].at, rec.LogOffset)
+		require.Equal(t, w.log[i].body, string(rec.Body))
+		require.True(t, rec.BodyValid())
+		i++
+		return nil
+	})
+	require.NoError(t, err)
+	w.log = w.log[:i]
+	settle(t, s)
+	agree(t, s)
+	for topic := range 3 {
+		for key := range 5 {
+			w.checkKey(fmt.Sprint("topic", topic), fmt.Sprint("k", key))
+		}
+	}
+}
+
+func (w *world) checkKey(topic, key string) {
+	var want, got []message.LogOffset
+	for _, p := range w.log {
+		if p.topic == topic && p.key == key {
+			want = append(want, p.at)
+		}
+	}
+	if len(want) > w.cfg.MaxMsgsNumBatch {
+		want = want[len(want)-w.cfg.MaxMsgsNumBatch:]
+	}
+	r, err := w.s.QueryKeys(topic, key, 1000, 0, 1<<62, false)
+	require.NoError(w.t, err)
+	for _, v := range r.Views {
+		got = append(got, v.Offset())
+	}
+	r.Release()
+	require.Equal(w.t, want, got, "%s#%s", topic, key)
+}
+
+// TestCrashes runs a store, ends it by kill, power cut or in order at a random moment, also while it recovers, opens it again and compares.
+func TestCrashes(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 10
+	}
+	for _, flush := range []string{AsyncFlush, SyncFlush} {
+		for seed := range seeds {
+			t.Run(fmt.Sprintf("%s/%d", flush, seed), func(t *testing.T) {
+				crashRun(t, flush, uint64(seed))
+			})
+		}
+	}
+}
+
+func crashRun(t *testing.T, flush string, seed uint64) {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), sim: mappedfile.NewSim(seed), cfg: simConfig(flush)}
+	w.sim.SetTorn(true)
+	w.open(true)
+	for range 5 {
+		w.work(true)
+		acked := w.end()
+		if w.rng.IntN(3) == 0 { // a second crash, after recovery began or ended
+			w.open(w.rng.IntN(2) == 0)
+			if w.rng.IntN(2) == 0 {
+				w.crash(true)
+			} else {
+				w.crash(false)
+			}
+		}
+		w.open(true)
+		w.check(acked)
+	}
+	require.NoError(t, w.s.Close())
+}
+
+// end ends the run in one of three ways and returns what must be there afterwards.
+func (w *world) end() (acked message.LogOffset) {
+	if flushed := w.s.log.Flushed().Load(); w.cfg.SyncFlush() {
+		require.LessOrEqual(w.t, w.s.d.done.Load(), max(flushed, w.s.log.Flushed().Load()), "consumers see what is not on disk")
+	}
+	switch w.rng.IntN(5) {
+	case 0, 1:
+		acked = message.LogOffset(w.s.log.Written().Load())
+		w.crash(false)
+	case 2, 3:
+		acked = message.LogOffset(w.s.log.Flushed().Load())
+		w.crash(true)
+	default:
+		acked = w.s.log.End()
+		require.NoError(w.t, w.s.Close())
+		if w.rng.IntN(2) == 0 {
+			w.boot++
+			w.sim = w.sim.Crash()
+		}
+	}
+	return acked
+}
+
+func (w *world) crash(power bool) {
+	old := w.s
+	if power {
+		w.boot++
+		w.sim = w.sim.Crash()
+	} else {
+		w.sim = w.sim.Kill()
+	}
+	require.NoError(w.t, old.Close()) // on the disk that nobody looks at any more
+}
