@@ -139,6 +139,7 @@ func (h *Handler) BatchEnd(conn *remoting.Conn) {
 		}
 		if parked = a.flushTo > 0; parked {
 			a.park(h.Store.Flushed(), h.conf.Load().SyncFlushTimeout)
+			h.Store.Log().FlushSoon() // one write and one flush for all that wait
 		} else {
 			a.answer(nil, all, protocol.Success) // none was stored
 		}

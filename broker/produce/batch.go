@@ -46,13 +46,11 @@ func batchAllowed(c *settings, m *header, f *properties, size int) error {
 		return refusal(protocol.MessageIllegal, "message topic length too long %d", len(m.topic))
 	case message.IsRetryTopicBytes(m.topic):
 		return refusal(protocol.MessageIllegal, "batch request does not support retry group %s", m.topic)
-	case kind == message.TransactionPrepared, kind == message.TransactionCommit, kind == message.TransactionRollback, f.prepared:
-		return refusal(protocol.MessageIllegal, "batch request does not support transaction messages")
-	case f.innerBatch, m.sysFlag&(message.FlagInnerBatch|message.FlagNeedUnwrap) != 0, size > c.MaxMessageSize:
+	case kind != 0, f.prepared, f.innerBatch, m.sysFlag&(message.FlagInnerBatch|message.FlagNeedUnwrap) != 0, size > c.MaxMessageSize:
 		return errIllegal
 	}
 	if level, _ := protocol.ParseInt(f.delay); level > 0 {
-		return refusal(protocol.MessageIllegal, "batch request does not support delay levels")
+		return errIllegal
 	}
 	return nil
 }

@@ -51,6 +51,7 @@ type Store interface {
 	Append(b *store.Batch) (store.Placed, error)
 	Write(to message.LogOffset) error
 	Flushed() *watermark.Mark
+	Log() *commitlog.Log // for FlushSoon
 	SyncFlush() bool
 	Busy() time.Duration
 	View(off message.LogOffset) (commitlog.View, error)

@@ -15,6 +15,7 @@ import (
 	"github.com/epochmq/epochmq/internal/watermark"
 	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store"
+	"github.com/epochmq/epochmq/store/commitlog"
 )
 
 // Store is where messages go.
@@ -23,6 +24,7 @@ type Store interface {
 	Append(b *store.Batch) (store.Placed, error)
 	Write(to message.LogOffset) error
 	Flushed() *watermark.Mark
+	Log() *commitlog.Log // for FlushSoon
 	SyncFlush() bool
 }
 
@@ -118,6 +120,7 @@ func (d *Door) append(b *store.Batch, end message.LogOffset) (message.LogOffset,
 // await returns when what was appended is as durable as it must be.
 func (d *Door) await(ctx context.Context, end message.LogOffset) error {
 	if d.store.SyncFlush() {
+		d.store.Log().FlushSoon()
 		return d.store.Flushed().Wait(ctx, int64(end))
 	}
 	return d.store.Write(end)
