@@ -247,7 +247,7 @@ func (g *getter) filtersRecords() bool { return g.q.Filter != nil && g.q.Filter.
 
 func (g *getter) matches(v commitlog.View) (bool, error) {
 	raw := v.Bytes()
-	if g.logEnd-int64(v.Offset()) > hotWindow { // not through the map: a page fault would stop a processor
+	if g.logEnd-int64(v.Offset()) > g.s.hot { // not through the map: a page fault would stop a processor
 		if cap(g.r.raw) < v.Len() {
 			g.r.raw = make([]byte, v.Len())
 		}
@@ -277,7 +277,7 @@ func (g *getter) full(u *consumequeue.Unit) bool {
 }
 
 func (g *getter) isCold(v commitlog.View) bool {
-	return g.q.HotOnly && g.logEnd-int64(v.Offset()) > hotWindow && !v.Resident()
+	return g.q.HotOnly && g.logEnd-int64(v.Offset()) > g.s.hot && !v.Resident()
 }
 
 // endPart hands the run out as one view, or puts it back when it is cold and only hot data was asked for.

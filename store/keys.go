@@ -75,7 +75,7 @@ func (m *keyMatch) wants(off message.LogOffset) bool {
 
 // bytes reads what may be cold through the file, so that no page fault stops a processor.
 func (m *keyMatch) bytes(v commitlog.View) ([]byte, error) {
-	if m.s.log.Written().Load()-int64(v.Offset()) <= hotWindow {
+	if m.s.log.Written().Load()-int64(v.Offset()) <= m.s.hot {
 		return v.Bytes(), nil
 	}
 	if cap(m.buf) < v.Len() {

@@ -67,7 +67,7 @@ func (s *Store) storeTimeAt(off message.LogOffset) int64 {
 	defer v.Release()
 	b := v.Bytes()
 	var head [headBytes]byte
-	if s.log.Written().Load()-int64(off) > hotWindow { // may be cold: not through the map
+	if s.log.Written().Load()-int64(off) > s.hot { // may be cold: not through the map
 		n, err := v.ReadAt(head[:v.Len()], 0)
 		if err != nil && n < v.Len() {
 			return -1

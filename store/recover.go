@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +47,8 @@ type recovery struct {
 	clean   bool // no abort file
 	ours    bool // the last run was of this store, so the queues are as its mark says
 	ck      checkpoint.Values
-	mark    *checkpoint.Mark // matches the log; nil: none
-	markRec message.Record   // the record that ends at the mark
+	mark    *checkpoint.Mark  // matches the log; nil: none
+	markRec message.Record    // the record that ends at the mark
 	durable message.LogOffset // the log below was flushed, says a mark that matches
 	log     commitlog.Report
 	refill  refiller
@@ -253,8 +254,16 @@ func (r *recovery) work() error {
 func (r *recovery) loadQueues() (from message.LogOffset, full bool, err error) {
 	s := r.s
 	opt := consumequeue.LoadOptions{Clean: r.clean}
+	lost := ""
 	if r.ours {
 		opt.Summaries = r.mark.Queues
+		if lost, err = r.lostFile(); err != nil {
+			return 0, false, err
+		}
+	}
+	if lost != "" {
+		s.o.Log.Error("file of a queue is missing, the whole log is read", "file", lost)
+		opt.Summaries, full = nil, true
 	}
 	rep, err := s.queues.Load(opt)
 	if err != nil {
@@ -290,6 +299,37 @@ func (r *recovery) loadQueues() (from message.LogOffset, full bool, err error) {
 		return s.log.Min(), true, nil
 	}
 	return from, false, nil
+}
+
+// lostFile names a file that a queue of the mark should have and has not. The newest one is looked at by the queues.
+func (r *recovery) lostFile() (name string, err error) {
+	size := r.s.config().queueFileSize()
+	for i := range r.mark.Queues {
+		q := &r.mark.Queues[i]
+		last := (int64(q.Max) - 1) * unitSize / size
+		if q.Max == 0 || last <= q.First {
+			continue
+		}
+		dir := filepath.Join(r.s.root, "consumequeue", q.Topic, strconv.Itoa(int(q.ID)))
+		entries, err := r.s.fs.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		have := make(map[string]bool, len(entries))
+		for _, e := range entries {
+			have[e.Name()] = true
+		}
+		low := max(q.First, int64(q.Min)*unitSize/size)
+		for n := low; n < last; n++ {
+			if name := consumequeue.FileName(n * size); !have[name] {
+				return filepath.Join(dir, name), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // boundary says whether a record or a blank starts at off.
@@ -450,13 +490,22 @@ func (r *recovery) loadIndex() error {
 		return fmt.Errorf("cut index: %w", err)
 	}
 	from := rep.Rebuild
-	complete := r.clean && r.ours && r.mark.Indexed && r.mark.Index.Last == r.mark.Last.Log && r.log.LastRecord < 0
 	if from > r.log.End { // after a clean end nothing is said to be missing
 		from = max(s.idx.Last(), 0)
-		if complete {
+		if r.indexComplete() {
 			from = r.log.End
 		}
 	}
 	s.indexer.pos = max(from, s.log.Min())
 	return nil
+}
+
+// indexComplete says whether the index holds everything, after a clean end: its newest file is the one of the mark, which
+// had been brought up to the end of the log.
+func (r *recovery) indexComplete() bool {
+	if !r.ours || !r.mark.Indexed || r.mark.Index.Last != r.mark.Last.Log || r.log.LastRecord >= 0 {
+		return false
+	}
+	st := r.s.idx.State()
+	return st.File == r.mark.Index.File && st.Count == r.mark.Index.Count
 }

@@ -44,6 +44,7 @@ type Store struct {
 	o    Options
 	root string
 	ram  int64
+	hot  int64 // bytes behind the log's end that are in memory without asking: hotWindow, less in tests
 	boot int64 // ms when it was opened
 
 	cfg    atomic.Pointer[Config]
@@ -81,7 +82,7 @@ func Open(fsys mappedfile.FS, cfg Config, opts Options) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{fs: fsys, o: opts, root: cfg.Root(), ram: opts.RAM, boot: time.Now().UnixMilli()}
+	s := &Store{fs: fsys, o: opts, root: cfg.Root(), ram: opts.RAM, hot: hotWindow, boot: time.Now().UnixMilli()}
 	if s.o.Log == nil {
 		s.o.Log = slog.Default()
 	}
