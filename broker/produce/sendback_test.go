@@ -69,7 +69,6 @@ func TestSendBack(t *testing.T) {
 		require.Equal(t, "%DLQ%G", string(r.Topic))
 		require.Zero(t, r.QueueID)
 		require.Equal(t, "0", message.DecodeProperties(r.Properties)["DELAY"])
-		require.NotContains(t, message.DecodeProperties(r.Properties), "REAL_TOPIC")
 	}
 	dead(back(off, "-1"))
 	dead(back(again.LogOffset, "2", "maxReconsumeTimes", "2"))
