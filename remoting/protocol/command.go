@@ -76,7 +76,7 @@ func (c *Command) AppendHead(dst []byte) []byte {
 	}
 	dst = append(dst, `{"code":`...)
 	dst = appendInt(dst, int64(c.Code))
-	if len(names) > 0 || c.Fields != nil && c.Fields.Len() > 0 {
+	if len(names) > 0 || c.Fields != nil && (c.Fields.present || c.Fields.Len() > 0) {
 		dst = append(dst, `,"extFields":{`...)
 		for i, name := range names {
 			dst = appendJSONField(dst, i == 0, name, c.Ext[name])
