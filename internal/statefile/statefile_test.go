@@ -38,12 +38,12 @@ func TestWriteAndLoad(t *testing.T) {
 	if err != nil || string(bak) != "good2" {
 		t.Fatalf("backup: %q %v", bak, err)
 	}
-	for name, damage := range map[string]string{"empty": "", "cut": "goo", "foreign": "}old}"} {
+	for _, damage := range []string{"", "goo", "}old}"} {
 		if err := os.WriteFile(path, []byte(damage), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if got, found, err := load(); got != "good2" || !found || err != nil {
-			t.Errorf("%s: %q %v %v", name, got, found, err)
+			t.Errorf("with %q: %q %v %v", damage, got, found, err)
 		}
 	}
 	if err := os.WriteFile(path+".bak", nil, 0o644); err != nil {
