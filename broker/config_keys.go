@@ -32,8 +32,6 @@ type Config struct {
 	EnableMixedMessageType             bool  `property:"enableMixedMessageType" default:"false" live:"true" effect:"honoured"`
 	ValidateSystemTopicWhenUpdateTopic bool  `property:"validateSystemTopicWhenUpdateTopic" default:"true" live:"true" effect:"honoured"`
 	NotifyConsumerIdsChangedEnable     bool  `property:"notifyConsumerIdsChangedEnable" default:"true" live:"true" effect:"honoured"`
-	DisableConsumeIfConsumerReadSlowly bool  `property:"disableConsumeIfConsumerReadSlowly" default:"false" live:"true" effect:"honoured"`
-	ConsumerFallbehindThreshold        int64 `property:"consumerFallbehindThreshold" default:"17179869184" live:"true" effect:"honoured"`
 	SlaveReadEnable                    bool  `property:"slaveReadEnable" default:"false" live:"true" effect:"honoured"`
 
 	// What the broker tells and traces.
@@ -57,12 +55,15 @@ type Config struct {
 	FlushConsumerOffsetInterval     int64 `property:"flushConsumerOffsetInterval" default:"5000" live:"false" effect:"honoured"`
 	ConsumerOffsetUpdateVersionStep int64 `property:"consumerOffsetUpdateVersionStep" default:"500" live:"false" effect:"honoured"`
 
+	// Lists of topics and groups in pages.
+	EnableSplitMetadata bool  `property:"enableSplitMetadata" default:"true" live:"true" effect:"honoured"`
+	SplitMetadataSize   int64 `property:"splitMetadataSize" default:"2000" live:"true" effect:"honoured"`
+
 	// Delay levels.
 	DelayOffsetUpdateVersionStep int64 `property:"delayOffsetUpdateVersionStep" default:"200" live:"false" effect:"honoured"`
 
 	// Clients and their connections.
 	ChannelExpiredTimeout           int64 `property:"channelExpiredTimeout" default:"120000" live:"false" effect:"honoured"`
-	RealTimeNotifyConsumerChange    bool  `property:"realTimeNotifyConsumerChange" default:"true" live:"false" effect:"honoured"`
 	ServerChannelMaxIdleTimeSeconds int64 `property:"serverChannelMaxIdleTimeSeconds" default:"120" live:"false" effect:"honoured"`
 	ServerSocketBacklog             int64 `property:"serverSocketBacklog" default:"1024" live:"false" effect:"honoured"`
 	ServerSocketSndBufSize          int64 `property:"serverSocketSndBufSize" default:"0" live:"false" effect:"honoured"`
@@ -74,9 +75,6 @@ type Config struct {
 	RegisterBrokerTimeoutMills int64 `property:"registerBrokerTimeoutMills" default:"24000" live:"false" effect:"honoured"`
 	ForceRegister              bool  `property:"forceRegister" default:"true" live:"false" effect:"honoured"`
 	CompressedRegister         bool  `property:"compressedRegister" default:"false" live:"false" effect:"honoured"`
-	EnableSingleTopicRegister  bool  `property:"enableSingleTopicRegister" default:"false" live:"false" effect:"honoured"`
-	EnableSplitRegistration    bool  `property:"enableSplitRegistration" default:"false" live:"false" effect:"honoured"`
-	SplitRegistrationSize      int64 `property:"splitRegistrationSize" default:"800" live:"false" effect:"honoured"`
 
 	// Overload. The sizes of pools are the limits of requests that wait, the waiting times are limits from the arrival of a frame.
 	BrokerFastFailureEnable            bool  `property:"brokerFastFailureEnable" default:"true" live:"false" effect:"honoured"`
@@ -89,15 +87,14 @@ type Config struct {
 	LitePullThreadPoolQueueCapacity    int64 `property:"litePullThreadPoolQueueCapacity" default:"100000" live:"false" effect:"honoured"`
 	QueryThreadPoolQueueCapacity       int64 `property:"queryThreadPoolQueueCapacity" default:"20000" live:"false" effect:"honoured"`
 	AdminBrokerThreadPoolQueueCapacity int64 `property:"adminBrokerThreadPoolQueueCapacity" default:"10000" live:"false" effect:"honoured"`
-	PullMessageThreadPoolNums          int64 `property:"pullMessageThreadPoolNums" default:"0" live:"false" effect:"honoured"`
 	QueryMessageThreadPoolNums         int64 `property:"queryMessageThreadPoolNums" default:"0" live:"false" effect:"honoured"`
 	AdminBrokerThreadPoolNums          int64 `property:"adminBrokerThreadPoolNums" default:"16" live:"false" effect:"honoured"`
+	HeartbeatThreadPoolNums            int64 `property:"heartbeatThreadPoolNums" default:"0" live:"false" effect:"honoured"`
+	HeartbeatThreadPoolQueueCapacity   int64 `property:"heartbeatThreadPoolQueueCapacity" default:"50000" live:"false" effect:"honoured"`
+	WaitTimeMillsInHeartbeatQueue      int64 `property:"waitTimeMillsInHeartbeatQueue" default:"31000" live:"false" effect:"honoured"`
 
 	// Roles that need several brokers: a broker that is told to take one refuses to start.
-	EnableControllerMode    bool `property:"enableControllerMode" default:"false" live:"false" effect:"honoured"`
-	EnableSlaveActingMaster bool `property:"enableSlaveActingMaster" default:"false" live:"false" effect:"honoured"`
-	IsBrokerContainer       bool `property:"isBrokerContainer" default:"false" live:"false" effect:"honoured"`
-	IsInBrokerContainer     bool `property:"isInBrokerContainer" default:"false" live:"false" effect:"honoured"`
+	EnableControllerMode bool `property:"enableControllerMode" default:"false" live:"false" effect:"honoured"`
 
 	// Goroutines take the place of pools.
 	AckMessageThreadPoolNums               int64 `property:"ackMessageThreadPoolNums" default:"16" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
@@ -114,9 +111,8 @@ type Config struct {
 	EnableFastChannelEventProcess          bool  `property:"enableFastChannelEventProcess" default:"false" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	EndTransactionPoolQueueCapacity        int64 `property:"endTransactionPoolQueueCapacity" default:"100000" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	EndTransactionThreadPoolNums           int64 `property:"endTransactionThreadPoolNums" default:"0" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
-	HeartbeatThreadPoolNums                int64 `property:"heartbeatThreadPoolNums" default:"0" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
-	HeartbeatThreadPoolQueueCapacity       int64 `property:"heartbeatThreadPoolQueueCapacity" default:"50000" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	LitePullMessageThreadPoolNums          int64 `property:"litePullMessageThreadPoolNums" default:"0" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
+	PullMessageThreadPoolNums              int64 `property:"pullMessageThreadPoolNums" default:"0" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	LoadBalanceProcessorThreadPoolNums     int64 `property:"loadBalanceProcessorThreadPoolNums" default:"32" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	LoadBalanceThreadPoolQueueCapacity     int64 `property:"loadBalanceThreadPoolQueueCapacity" default:"100000" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	ProcessReplyMessageThreadPoolNums      int64 `property:"processReplyMessageThreadPoolNums" default:"0" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
@@ -131,7 +127,6 @@ type Config struct {
 	ServerSelectorThreads                  int64 `property:"serverSelectorThreads" default:"3" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	ServerWorkerThreads                    int64 `property:"serverWorkerThreads" default:"8" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	WaitTimeMillsInAckQueue                int64 `property:"waitTimeMillsInAckQueue" default:"3000" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
-	WaitTimeMillsInHeartbeatQueue          int64 `property:"waitTimeMillsInHeartbeatQueue" default:"31000" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	WaitTimeMillsInTransactionQueue        int64 `property:"waitTimeMillsInTransactionQueue" default:"3000" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 	HighSpeedMode                          bool  `property:"highSpeedMode" default:"false" live:"false" effect:"none: requests run on goroutines, this pool has no counterpart"`
 
@@ -224,6 +219,9 @@ type Config struct {
 	SubscriptionExpiredTimeout           int64  `property:"subscriptionExpiredTimeout" default:"600000" live:"false" effect:"none: the feature is not part of this version"`
 
 	// Replication, controller, acting master of later versions.
+	EnableSlaveActingMaster         bool   `property:"enableSlaveActingMaster" default:"false" live:"false" effect:"none: replication is not part of this version"`
+	IsBrokerContainer               bool   `property:"isBrokerContainer" default:"false" live:"false" effect:"none: replication is not part of this version"`
+	IsInBrokerContainer             bool   `property:"isInBrokerContainer" default:"false" live:"false" effect:"none: replication is not part of this version"`
 	BrokerElectionPriority          int64  `property:"brokerElectionPriority" default:"2147483647" live:"false" effect:"none: replication is not part of this version"`
 	BrokerHeartbeatInterval         int64  `property:"brokerHeartbeatInterval" default:"1000" live:"false" effect:"none: replication is not part of this version"`
 	BrokerNotActiveTimeoutMillis    int64  `property:"brokerNotActiveTimeoutMillis" default:"10000" live:"false" effect:"none: replication is not part of this version"`
@@ -271,7 +269,15 @@ type Config struct {
 	GlobalColdReadThreshold int64 `property:"globalColdReadThreshold" default:"104857600" live:"false" effect:"none: cold reads leave the hot loop and are limited there"`
 	UsePIDColdCtrStrategy   bool  `property:"usePIDColdCtrStrategy" default:"true" live:"false" effect:"none: cold reads leave the hot loop and are limited there"`
 
+	// Registration in pieces.
+	EnableSingleTopicRegister bool  `property:"enableSingleTopicRegister" default:"false" live:"false" effect:"none: the table is registered in one piece, one changed topic alone"`
+	EnableSplitRegistration   bool  `property:"enableSplitRegistration" default:"false" live:"false" effect:"none: the table is registered in one piece, one changed topic alone"`
+	SplitRegistrationSize     int64 `property:"splitRegistrationSize" default:"800" live:"false" effect:"none: the table is registered in one piece, one changed topic alone"`
+
 	// Other.
+	DisableConsumeIfConsumerReadSlowly bool   `property:"disableConsumeIfConsumerReadSlowly" default:"false" live:"false" effect:"none: no effect in this version"`
+	ConsumerFallbehindThreshold        int64  `property:"consumerFallbehindThreshold" default:"17179869184" live:"false" effect:"none: no effect in this version"`
+	RealTimeNotifyConsumerChange       bool   `property:"realTimeNotifyConsumerChange" default:"true" live:"false" effect:"none: no effect in this version"`
 	ConfigManagerVersion               string `property:"configManagerVersion" default:"v1" live:"false" effect:"none: no effect in this version"`
 	EnableCreateSysGroup               bool   `property:"enableCreateSysGroup" default:"true" live:"false" effect:"none: no effect in this version"`
 	FetchNameSrvAddrByDnsLookup        bool   `property:"fetchNameSrvAddrByDnsLookup" default:"false" live:"false" effect:"none: no effect in this version"`

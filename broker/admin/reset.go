@@ -43,7 +43,7 @@ type Reset struct {
 	}
 	Queues interface {
 		Bounds(topic string, queueID int32) (min, max message.QueueOffset)
-		OffsetByTime(topic string, queueID int32, ms int64) message.QueueOffset
+		OffsetByTime(topic string, queueID int32, ms int64) (message.QueueOffset, error)
 	}
 }
 
@@ -108,7 +108,11 @@ func (h *Reset) onServer(o *order, resp *remoting.Response) error {
 	} else {
 		for q := range c.ReadQueueNums {
 			if o.queue < 0 || int64(q) == o.queue {
-				targets[q] = h.byTime(o, q)
+				off, err := h.byTime(o, q)
+				if err != nil {
+					return err
+				}
+				targets[q] = off
 			}
 		}
 	}
@@ -126,12 +130,13 @@ func (h *Reset) onServer(o *order, resp *remoting.Response) error {
 	return put(resp, map[string]any{"offsetTable": table.body()})
 }
 
-func (h *Reset) byTime(o *order, q int32) message.QueueOffset {
+func (h *Reset) byTime(o *order, q int32) (message.QueueOffset, error) {
 	if o.timestamp < 0 {
 		_, hi := h.Queues.Bounds(o.topic, q)
-		return hi
+		return hi, nil
 	}
-	return max(0, h.Queues.OffsetByTime(o.topic, q, o.timestamp))
+	off, err := h.Queues.OffsetByTime(o.topic, q, o.timestamp)
+	return max(0, off), err
 }
 
 // onClients tells every client of the group where to go on (request 220).
@@ -150,7 +155,10 @@ func (h *Reset) onClients(o *order, resp *remoting.Response) error {
 		if !ok {
 			return protocol.Errorf(protocol.SystemError, "THe consumer group <%s> not exist", o.group)
 		}
-		off := h.byTime(o, q)
+		off, err := h.byTime(o, q)
+		if err != nil {
+			return err
+		}
 		if !o.force && off >= now {
 			off = now
 		}
