@@ -86,6 +86,7 @@ type Handler struct {
 	woken   *runner
 	cold    *runner
 	once    sync.Once
+	closed  atomic.Bool
 }
 
 const (
@@ -117,6 +118,7 @@ func (h *Handler) Start() {
 // Close answers every parked pull that nothing was found, and ends the goroutines. Twice is fine.
 func (h *Handler) Close() {
 	h.once.Do(func() {
+		h.closed.Store(true)
 		for _, p := range h.parked.close() {
 			p.timer.Stop()
 			h.push(h.woken, p)
@@ -125,6 +127,8 @@ func (h *Handler) Close() {
 	h.woken.close()
 	h.cold.close()
 }
+
+func (h *Handler) mayPark() bool { return h.held.Load() < maxParked && !h.closed.Load() }
 
 // Parked is the number of pulls that wait for messages.
 func (h *Handler) Parked() int { return h.parked.len() }
@@ -148,7 +152,7 @@ func (h *Handler) Pull(req *remoting.Request, resp *remoting.Response) error {
 	case a.result.Cold && !a.reset:
 		a.free()
 		return h.later(req, &r, plan)
-	case !a.reset && answerCode(a.result.Status, r.offset) == protocol.PullNotFound && r.sysFlag&flagSuspend != 0 && r.suspendMillis > 0 && h.held.Load() < maxParked:
+	case !a.reset && answerCode(a.result.Status, r.offset) == protocol.PullNotFound && r.sysFlag&flagSuspend != 0 && r.suspendMillis > 0 && h.mayPark():
 		a.free()
 		return h.park(req, &r, plan)
 	}
