@@ -318,37 +318,53 @@ func (s *Segment) Zero(off, n int64) error {
 	return f.Zero(off, n)
 }
 
-// LastData returns the position behind the last byte at or after off that is not zero, or off when all are zero.
+// LastData returns the position behind the last byte at or after off that is not zero, or off when all are zero. All ranges
+// are asked for before the first is read: reading ahead brings blocks that were allocated and never written into the page
+// cache, where they then count as data, up to the end of the file.
 func (s *Segment) LastData(off int64) (int64, error) {
 	f, err := s.open()
 	if err != nil {
 		return off, err
 	}
-	last := off
-	buf := make([]byte, min(64<<10, s.size))
-	for off < s.size {
-		start, end, err := f.NextData(off, s.size)
+	type span struct{ start, end int64 }
+	var spans []span
+	for at := off; at < s.size; {
+		start, end, err := f.NextData(at, s.size)
 		if err != nil {
-			return last, err
+			return off, err
 		}
-		start = max(start, off)
-		for start < end {
-			p := buf[:min(int64(len(buf)), end-start)]
-			if n, err := f.ReadAt(p, start); err != nil && n < len(p) {
-				return last, fmt.Errorf("read %s at %d: %w", s.path, start, err)
-			}
-			for i := len(p) - 1; i >= 0; i-- {
-				if p[i] != 0 {
-					last = start + int64(i) + 1
-					break
-				}
-			}
-			start += int64(len(p))
+		if start = max(start, at); start < end {
+			spans = append(spans, span{start, end})
 		}
-		if end <= off {
+		if end <= at {
 			break
 		}
-		off = end
+		at = end
 	}
-	return last, nil
+	buf := make([]byte, min(64<<10, s.size))
+	for i := len(spans) - 1; i >= 0; i-- { // the last one with data decides
+		last, err := s.lastByte(f, spans[i].start, spans[i].end, buf)
+		if err != nil || last > spans[i].start {
+			return last, err
+		}
+	}
+	return off, nil
+}
+
+// lastByte returns the position behind the last byte in [start, end) that is not zero, or start.
+func (s *Segment) lastByte(f File, start, end int64, buf []byte) (int64, error) {
+	for end > start {
+		p := buf[:min(int64(len(buf)), end-start)]
+		at := end - int64(len(p))
+		if n, err := f.ReadAt(p, at); err != nil && n < len(p) {
+			return end, fmt.Errorf("read %s at %d: %w", s.path, at, err)
+		}
+		for i := len(p) - 1; i >= 0; i-- {
+			if p[i] != 0 {
+				return at + int64(i) + 1, nil
+			}
+		}
+		end = at
+	}
+	return start, nil
 }
