@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/epochmq/epochmq/broker/admin"
+	"github.com/epochmq/epochmq/broker/group"
 	"github.com/epochmq/epochmq/broker/topic"
 	"github.com/epochmq/epochmq/conf"
 	"github.com/epochmq/epochmq/message"
@@ -27,7 +28,7 @@ func (b *Broker) adminHandlers() adminSet {
 	return adminSet{
 		topics: &admin.Topics{Self: self, Config: config, Table: b.topics, Queues: queues, Remove: b.removeTopic, Readers: b.readersOf,
 			Read: b.offsets.TopicsOf, TPS: b.counts.MinuteTPS},
-		groups: &admin.Groups{Config: config, Table: b.groups, Online: b.registry.Online, Forget: b.forgetGroup},
+		groups: &admin.Groups{Config: config, Table: b.groups, Online: b.registry.Online, Forget: b.forgetGroup, Prepare: b.prepareGroup},
 		progress: &admin.Progress{Self: self, Topics: b.topics, Groups: b.groups, Online: b.registry.Online, Offsets: b.offsets, Queues: queues,
 			TPS: b.counts.MinuteTPS, DelayOffsets: b.delays.Encode},
 		reset: &admin.Reset{Self: self, ServerSide: func() bool { return b.conf.Load().UseServerSideResetOffset }, Topics: b.topics,
@@ -58,15 +59,27 @@ func (b *Broker) removeTopic(name string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// forgetGroup follows the deletion of a group.
+// forgetGroup follows the deletion of a group. With its offsets goes its retry topic, which nobody else reads; its dead
+// letters stay.
 func (b *Broker) forgetGroup(name string, offsets bool) error {
 	if b.conf.Load().AutoDeleteUnusedStats {
 		b.counts.DropGroup(name)
 	}
-	if offsets {
-		return b.offsets.DropGroup(name)
+	if !offsets {
+		return nil
 	}
-	return nil
+	errs := []error{b.offsets.DropGroup(name)}
+	if retry := message.RetryTopic(name); b.topics.Lookup(retry) != nil {
+		errs = append(errs, b.removeTopic(retry))
+	}
+	return errors.Join(errs...)
+}
+
+// prepareGroup follows the creation of a group: its retry topic is there before its first consumer, so that tools find the
+// group's route.
+func (b *Broker) prepareGroup(c *group.Config) error {
+	_, err := b.topics.Ensure(message.RetryTopic(c.Name), max(1, c.RetryQueueNums), topic.PermRead|topic.PermWrite, 0, false)
+	return err
 }
 
 // readersOf are the groups that subscribe to a topic now or have offsets on it.

@@ -276,6 +276,42 @@ func TestSettings(t *testing.T) {
 		require.Equal(t, protocol.InvalidParameter, w.call(protocol.ReqUpdateBrokerConfig, body).Code, body)
 	}
 	w.ok(protocol.ReqUpdateBrokerConfig, "")
+	w.ok(protocol.ReqUpdateBrokerConfig, "messageDelayLevel=1s  2s 3s 1m 2h 1d")
+	require.Contains(t, string(w.ok(protocol.ReqGetBrokerConfig, "").Body), "\nmessageDelayLevel=1s  2s 3s 1m 2h 1d\n")
+	again, err := broker.NewSettings(nil)
+	require.NoError(t, err)
+	require.NoError(t, again.Load(file))
+	var levels store.Config
+	again.Value(&levels)
+	require.Equal(t, "1s  2s 3s 1m 2h 1d", levels.MessageDelayLevel)
+}
+
+func TestGroupsAndTheirRetryTopics(t *testing.T) {
+	w := start(t, t.TempDir())
+	w.createGroup("G")
+	w.ok(protocol.ReqGetTopicConfig, "", "topic", "%RETRY%G")
+	w.ok(protocol.ReqUpdateConsumerOffset, "", "consumerGroup", "G", "topic", "%RETRY%G", "queueId", "0", "commitOffset", "0")
+	w.ok(protocol.ReqDeleteSubscriptionGroup, "", "groupName", "G", "cleanOffset", "true")
+	require.Equal(t, protocol.TopicNotExist, w.call(protocol.ReqGetTopicConfig, "", "topic", "%RETRY%G").Code)
+	require.Equal(t, `{"groupList":[]}`, string(w.ok(protocol.ReqQueryTopicConsumeByWho, "", "topic", "%RETRY%G").Body))
+	w.ok(protocol.ReqDeleteSubscriptionGroup, "", "groupName", "G")
+	require.Equal(t, protocol.SystemError, w.call(protocol.ReqUpdateAndCreateSubscriptionGroup, "not json").Code)
+	require.Equal(t, protocol.InvalidParameter, w.call(protocol.ReqUpdateAndCreateSubscriptionGroup, `{"groupName":""}`).Code)
+}
+
+func TestPages(t *testing.T) {
+	w := start(t, t.TempDir())
+	for _, name := range []string{"a1", "a2", "a3"} {
+		w.createTopic(name, "1")
+	}
+	all := w.ok(protocol.ReqGetAllTopicConfig, "")
+	require.Empty(t, all.Ext)
+	part := w.ok(protocol.ReqGetAllTopicConfig, "", "topicSeq", "0", "maxTopicNum", "2")
+	require.NotEmpty(t, part.Ext["totalTopicNum"])
+	require.Equal(t, 2, strings.Count(string(part.Body), "topicName"))
+	rest := w.ok(protocol.ReqGetAllTopicConfig, "", "topicSeq", "2", "maxTopicNum", "2000")
+	require.Equal(t, strings.Count(string(all.Body), "topicName"), 2+strings.Count(string(rest.Body), "topicName"))
+	require.Equal(t, 2, strings.Count(string(w.ok(protocol.ReqGetAllSubscriptionGroupConfig, "", "groupSeq", "0", "maxGroupNum", "2").Body), "groupName"))
 }
 
 func TestRuntimeInfo(t *testing.T) {

@@ -25,10 +25,11 @@ type GroupTable interface {
 
 // Groups answers requests about the settings of consumer groups.
 type Groups struct {
-	Config func() TopicsConfig
-	Table  GroupTable
-	Online func(group string) *group.Consumers
-	Forget func(group string, offsets bool) error // drops counters, and offsets when asked
+	Config  func() TopicsConfig
+	Table   GroupTable
+	Online  func(group string) *group.Consumers
+	Prepare func(c *group.Config) error            // makes what a new group needs
+	Forget  func(group string, offsets bool) error // drops counters, and offsets when asked
 }
 
 // Update is request 200.
@@ -40,7 +41,10 @@ func (h *Groups) Update(req *remoting.Request, _ *remoting.Response) error {
 	if err := checkGroup(c); err != nil {
 		return err
 	}
-	return attributeError(h.Table.Update(c))
+	if err := h.Table.Update(c); err != nil {
+		return attributeError(err)
+	}
+	return h.Prepare(c)
 }
 
 // UpdateList is request 225: the first bad one refuses all.
@@ -59,7 +63,15 @@ func (h *Groups) UpdateList(req *remoting.Request, _ *remoting.Response) error {
 			return err
 		}
 	}
-	return attributeError(h.Table.Update(body.Groups...))
+	if err := h.Table.Update(body.Groups...); err != nil {
+		return attributeError(err)
+	}
+	for _, c := range body.Groups {
+		if err := h.Prepare(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkGroup(c *group.Config) error {

@@ -95,10 +95,16 @@ func (t *Table) Query(group, topic []byte, queue int32) (off message.QueueOffset
 	return off, ok
 }
 
-// Stage hands in a commit. It takes effect when Settle returns; the names may be reused at once.
+// Stage hands in a commit. It takes effect when Settle returns; the names may be reused at once. A commit of what is
+// there already costs nothing.
 func (t *Table) Stage(group, topic []byte, queue int32, off message.QueueOffset) error {
 	if len(group) > maxName || len(topic) > maxName {
 		return ErrTooLong
+	}
+	if !t.Staged() {
+		if now, ok := t.Query(group, topic, queue); ok && now == off {
+			return nil
+		}
 	}
 	return t.stage(&record{kind: kindCommit, queue: queue, offset: off, group: group, topic: topic})
 }

@@ -228,3 +228,22 @@ func FuzzTopicsFile(f *testing.F) {
 		require.NoError(t, err, "what was written is read")
 	})
 }
+
+func FuzzAttributes(f *testing.F) {
+	f.Add("+message.type=FIFO,-reserve.time")
+	f.Add("+a=,+=b,-")
+	f.Fuzz(func(t *testing.T, text string) {
+		attrs, err := topic.ParseAttributes(text)
+		if err != nil {
+			return
+		}
+		c := topic.NewConfig("a", 1)
+		c.Attributes = attrs
+		m := &memory{}
+		table, err := topic.Open(options(m))
+		require.NoError(t, err)
+		if table.Update(c) == nil {
+			require.NotNil(t, table.Lookup("a"))
+		}
+	})
+}
