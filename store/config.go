@@ -84,7 +84,7 @@ func (c *Config) Validate() error {
 		min, max int64
 	}
 	for _, l := range []limit{
-		{"mappedFileSizeCommitLog", c.MappedFileSizeCommitLog, 4096, 1 << 31},
+		{"mappedFileSizeCommitLog", c.MappedFileSizeCommitLog, 4096, 1<<31 - 1},
 		{"mappedFileSizeConsumeQueue", c.MappedFileSizeConsumeQueue, unitSize, 1<<31 - unitSize},
 		{"maxMessageSize", int64(c.MaxMessageSize), 1, 1<<31 - 1<<17},
 		{"maxHashSlotNum", int64(c.MaxHashSlotNum), 1, 1 << 28},
