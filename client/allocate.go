@@ -63,17 +63,20 @@ func average(self int, queues []Queue, members []string) []Queue {
 	return slices.Clone(queues[start:min(start+size, n)])
 }
 
-// Fixed gives exactly these queues.
-func Fixed(queues ...Queue) Strategy {
-	queues = slices.Clone(queues)
-	return strategy{"CONFIG", func(_ int, all []Queue, _ []string) (out []Queue) {
-		for _, q := range queues {
-			if slices.Contains(all, q) {
-				out = append(out, q)
-			}
+// Fixed gives exactly these queues. The group's retry topic is shared out by Average.
+func Fixed(queues ...Queue) Strategy { return fixed(slices.Clone(queues)) }
+
+type fixed []Queue
+
+func (fixed) Name() string { return "CONFIG" }
+
+func (f fixed) Allocate(_ string, queues []Queue, _ []string) (out []Queue) {
+	for _, q := range f {
+		if slices.Contains(queues, q) {
+			out = append(out, q)
 		}
-		return out
-	}}
+	}
+	return out
 }
 
 // MachineRoom reads only the queues of brokers whose name starts with one of the rooms and an @.

@@ -1,7 +1,7 @@
 package client
 
 import (
-	"crypto/tls"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epochmq/epochmq/remoting"
 	"github.com/epochmq/epochmq/remoting/protocol"
 )
 
@@ -23,7 +24,7 @@ type Config struct {
 	// it, then use DEFAULT.
 	Name string
 	// TLS switches all connections to TLS when not nil.
-	TLS *tls.Config
+	TLS *remoting.TLSOptions
 	// BinaryHeaders writes headers in RocketMQ's binary form instead of JSON.
 	BinaryHeaders bool
 	// RequestTimeout limits one request when the context does not (3 s).
@@ -38,6 +39,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Hooks see what is sent and received.
 	Hooks Hooks
+	// Dial replaces the network, for proxies and tests.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Hooks are functions that see events, for metrics and traces. Each may be nil, must not block, and may be called on any goroutine.
@@ -119,6 +122,8 @@ func (c *Config) clientID(host netip.Addr) string {
 	}
 	return host.String() + "@" + name
 }
+
+func joinAddrs(addrs []string) string { return strings.Join(addrs, ";") }
 
 // localHost is the first address of this machine that is not loopback, IPv4 before IPv6.
 func localHost() netip.Addr {

@@ -34,17 +34,22 @@ type MessageError struct {
 	Reason string
 }
 
-func (e *MessageError) Error() string { return fmt.Sprintf("message for topic %q: %s", e.Topic, e.Reason) }
+func (e *MessageError) Error() string {
+	return fmt.Sprintf("message for topic %q: %s", e.Topic, e.Reason)
+}
 
 // ServerError is an answer other than success.
 type ServerError struct {
-	Addr string
-	protocol.Error
+	Addr   string
+	Code   int32 // one of protocol's response codes
+	Remark string
 }
 
-func (e *ServerError) Error() string { return e.Addr + ": " + e.Error.Error() }
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("%s: code %d %s: %s", e.Addr, e.Code, protocol.ResponseName(e.Code), e.Remark)
+}
 
-func (e *ServerError) Unwrap() error { return &e.Error }
+func (e *ServerError) Unwrap() error { return &protocol.Error{Code: e.Code, Remark: e.Remark} }
 
 // Attempt is one try to send a message.
 type Attempt struct {

@@ -1,0 +1,276 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/epochmq/epochmq/internal/fastjson"
+	"github.com/epochmq/epochmq/message"
+	"github.com/epochmq/epochmq/remoting/protocol"
+)
+
+// Route is where a topic is: which queues may be written and read, and the addresses of their brokers. It never changes; a newer one replaces it.
+type Route struct {
+	Topic string
+	Write []Queue                     // sorted by broker and number
+	Read  []Queue                     // sorted likewise
+	Addrs map[string]map[int64]string // by broker name and broker id; 0 is the master
+	// Created says that the topic does not exist yet: the queues are those that the brokers will create on the first message.
+	Created bool
+
+	at time.Time
+}
+
+// Master returns the address that writes to a broker go to, or "".
+func (r *Route) Master(broker string) string { return r.Addrs[broker][0] }
+
+// Any returns the address of a broker with a preferred id, else of the master, else of any replica, or "".
+func (r *Route) Any(broker string, prefer int64) (addr string, id int64) {
+	ids := r.Addrs[broker]
+	for _, id := range []int64{prefer, 0} {
+		if a := ids[id]; a != "" {
+			return a, id
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		return ids[id], id
+	}
+	return "", 0
+}
+
+// Brokers returns the names of the topic's brokers, sorted.
+func (r *Route) Brokers() []string { return slices.Sorted(maps.Keys(r.Addrs)) }
+
+func (r *Route) same(o *Route) bool {
+	return o != nil && r.Created == o.Created && slices.Equal(r.Write, o.Write) && slices.Equal(r.Read, o.Read) &&
+		reflect.DeepEqual(r.Addrs, o.Addrs)
+}
+
+const (
+	permRead  = 4
+	permWrite = 2
+)
+
+// maxQueues bounds the queues of one broker's part of a route, whatever the answer says.
+const maxQueues = 1 << 16
+
+func newRoute(topic string, data *protocol.TopicRouteData) *Route {
+	r := &Route{Topic: topic, Addrs: map[string]map[int64]string{}, at: time.Now()}
+	for _, b := range data.BrokerDatas {
+		if len(b.BrokerAddrs) > 0 {
+			r.Addrs[b.BrokerName] = b.BrokerAddrs
+		}
+	}
+	for _, q := range data.QueueDatas {
+		ids := r.Addrs[q.BrokerName]
+		if len(ids) == 0 {
+			continue
+		}
+		if q.Perm&permWrite != 0 && ids[0] != "" {
+			r.Write = appendQueues(r.Write, topic, q.BrokerName, q.WriteQueueNums)
+		}
+		if q.Perm&permRead != 0 {
+			r.Read = appendQueues(r.Read, topic, q.BrokerName, q.ReadQueueNums)
+		}
+	}
+	if data.OrderTopicConf != nil && *data.OrderTopicConf != "" {
+		if ordered := orderQueues(topic, *data.OrderTopicConf); ordered != nil {
+			r.Write = slices.DeleteFunc(ordered, func(q Queue) bool { return r.Master(q.Broker) == "" })
+		}
+	}
+	slices.SortFunc(r.Write, compareQueues)
+	slices.SortFunc(r.Read, compareQueues)
+	return r
+}
+
+func appendQueues(dst []Queue, topic, broker string, n int32) []Queue {
+	for id := range min(max(n, 0), maxQueues) {
+		dst = append(dst, Queue{topic, broker, id})
+	}
+	return dst
+}
+
+// orderQueues reads broker-a:4;broker-b:4; nil when it is something else.
+func orderQueues(topic, conf string) (out []Queue) {
+	for part := range strings.SplitSeq(conf, ";") {
+		broker, count, ok := strings.Cut(part, ":")
+		n, err := strconv.ParseInt(count, 10, 32)
+		if !ok || err != nil {
+			return nil
+		}
+		out = appendQueues(out, topic, broker, int32(n))
+	}
+	return out
+}
+
+// fetch is one question for a route that several may wait for.
+type fetch struct {
+	begun time.Time
+	done  chan struct{}
+	route *Route
+	err   error
+}
+
+type topicState struct {
+	route  *Route // nil: none known
+	flight *fetch
+}
+
+// routeTable holds the routes of topics in use.
+type routeTable struct {
+	mu     sync.Mutex
+	topics map[string]*topicState
+}
+
+func (t *routeTable) state(topic string) *topicState {
+	s := t.topics[topic]
+	if s == nil {
+		s = &topicState{}
+		t.topics[topic] = s
+	}
+	return s
+}
+
+// known returns the route at hand, or nil.
+func (t *routeTable) known(topic string) *Route {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.topics[topic]; s != nil {
+		return s.route
+	}
+	return nil
+}
+
+func (t *routeTable) all() (names []string, routes []*Route) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, s := range t.topics {
+		names = append(names, name)
+		if s.route != nil {
+			routes = append(routes, s.route)
+		}
+	}
+	return names, routes
+}
+
+// Route returns where a topic is, from memory if it was asked for before. A topic that does not exist is a *RouteError, as is one that no
+// name server could be asked for.
+func (c *Client) Route(ctx context.Context, topic string) (*Route, error) {
+	if r := c.routes.known(topic); r != nil && !r.Created {
+		return r, nil
+	}
+	return c.RefreshRoute(ctx, topic, time.Time{})
+}
+
+// RefreshRoute asks a name server for a route unless the one at hand is younger than since (zero: ask in any case). Callers at the same time
+// share one question. When the name servers cannot be asked, the route at hand is returned, if there is one.
+func (c *Client) RefreshRoute(ctx context.Context, topic string, since time.Time) (*Route, error) {
+	c.routes.mu.Lock()
+	s := c.routes.state(topic)
+	if !since.IsZero() && s.route != nil && s.route.at.After(since) {
+		r := s.route
+		c.routes.mu.Unlock()
+		return r, nil
+	}
+	f := s.flight
+	if f == nil {
+		f = &fetch{begun: time.Now(), done: make(chan struct{})}
+		if !c.spawn(func() { c.fly(topic, f) }) {
+			c.routes.mu.Unlock()
+			return nil, ErrClosed
+		}
+		s.flight = f
+	}
+	c.routes.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.route, f.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// fly asks, puts the answer in place and wakes those who wait.
+func (c *Client) fly(topic string, f *fetch) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
+	defer cancel()
+	fresh, err := c.askRoute(ctx, topic)
+	c.routes.mu.Lock()
+	s := c.routes.state(topic)
+	old := s.route
+	s.flight = nil
+	switch {
+	case err == nil && fresh.same(old):
+		renewed := *old
+		renewed.at = fresh.at
+		s.route = &renewed
+	case err == nil:
+		s.route = fresh
+	}
+	f.route = s.route
+	if f.route == nil {
+		f.err = &RouteError{topic, err}
+	}
+	c.routes.mu.Unlock()
+	close(f.done)
+	if err == nil && !fresh.same(old) {
+		c.routeChanged(fresh)
+	}
+}
+
+func (c *Client) askRoute(ctx context.Context, topic string) (*Route, error) {
+	answer, err := c.CallNameServer(ctx, protocol.NewRequest(protocol.ReqGetRouteInfoByTopic, map[string]string{"topic": topic}, nil))
+	if err != nil {
+		return nil, err
+	}
+	var data protocol.TopicRouteData
+	if err := fastjson.Unmarshal(answer.Body, &data); err != nil {
+		return nil, fmt.Errorf("read route of %s: %w", topic, err)
+	}
+	return newRoute(topic, &data), nil
+}
+
+// autoCreateQueues is how many queues a producer wishes for a topic that brokers create.
+const autoCreateQueues = 4
+
+// publishRoute is Route for a producer: a topic that does not exist yet gets the brokers that would create it.
+func (c *Client) publishRoute(ctx context.Context, topic string, since time.Time) (*Route, error) {
+	var r *Route
+	var err error
+	if known := c.routes.known(topic); since.IsZero() && known != nil {
+		r = known
+	} else {
+		r, err = c.RefreshRoute(ctx, topic, since)
+	}
+	if err == nil {
+		if len(r.Write) == 0 {
+			return nil, &RouteError{topic, errors.New("no broker lets it be written")}
+		}
+		return r, nil
+	}
+	if code(err) != protocol.TopicNotExist {
+		return nil, err
+	}
+	base, err2 := c.Route(ctx, message.TopicDefault)
+	if err2 != nil {
+		return nil, err // the topic is missing; whether topics are created by themselves does not matter to the caller
+	}
+	r = &Route{Topic: topic, Addrs: base.Addrs, Created: true, at: time.Now()}
+	for _, q := range base.Read {
+		if q.ID < autoCreateQueues && base.Master(q.Broker) != "" {
+			r.Write = append(r.Write, Queue{topic, q.Broker, q.ID})
+		}
+	}
+	if len(r.Write) == 0 {
+		return nil, err
+	}
+	return r, nil
+}
