@@ -258,7 +258,7 @@ func (q *Queue) openWrite(index int64) (mappedfile.File, error) {
 	f, err := q.t.fs.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !q.haveDir {
-			if err := q.t.fs.MkdirAll(q.dir, 0o755); err != nil {
+			if err := q.makeDir(); err != nil {
 				return nil, err
 			}
 		}
@@ -282,6 +282,30 @@ func (q *Queue) openWrite(index int64) (mappedfile.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// dirMaker makes one folder without making it durable; the next flush does.
+type dirMaker interface {
+	Mkdir(name string, perm fs.FileMode) error
+}
+
+// makeDir makes the folder of the queue. A new folder need not be durable before a flush, and thousands of queues may come
+// at once.
+func (q *Queue) makeDir() error {
+	m, ok := q.t.fs.(dirMaker)
+	if !ok {
+		return q.t.fs.MkdirAll(q.dir, 0o755)
+	}
+	err := m.Mkdir(q.dir, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = m.Mkdir(filepath.Dir(q.dir), 0o755); err == nil || errors.Is(err, fs.ErrExist) {
+			err = m.Mkdir(q.dir, 0o755)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // closeWriter closes the file that is open for writing. The caller holds q.w.

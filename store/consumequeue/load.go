@@ -100,10 +100,11 @@ type loader struct {
 
 	mu    sync.Mutex // guards the rest
 	known map[queueKey]*Summary
+	found []queueKey
 	rep   Report
 }
 
-// topics walks the folders and loads each queue.
+// topics walks the folders, then loads the queues that it found.
 func (l *loader) topics() error {
 	topics, err := l.t.fs.ReadDir(l.t.dir)
 	if err != nil {
@@ -112,26 +113,42 @@ func (l *loader) topics() error {
 	var g errgroup.Group
 	g.SetLimit(loaders)
 	for _, e := range topics {
-		if !e.IsDir() || !usable(e.Name(), 0) {
-			continue
+		if e.IsDir() && usable(e.Name(), 0) {
+			g.Go(func() error { return l.topic(e.Name()) })
 		}
-		g.Go(func() error { return l.topic(e.Name()) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	found := l.found
+	size := len(found)/loaders + 1
+	for len(found) > 0 {
+		part := found[:min(size, len(found))]
+		found = found[len(part):]
+		g.Go(func() error {
+			for _, k := range part {
+				if err := l.queue(k.topic, k.id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	return g.Wait()
 }
 
+// topic notes the queues of a topic.
 func (l *loader) topic(topic string) error {
 	ids, err := l.t.fs.ReadDir(filepath.Join(l.t.dir, topic))
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, e := range ids {
 		id, err := strconv.ParseInt(e.Name(), 10, 32)
-		if err != nil || id < 0 || !e.IsDir() || strconv.Itoa(int(id)) != e.Name() {
-			continue
-		}
-		if err := l.queue(topic, int32(id)); err != nil {
-			return err
+		if err == nil && id >= 0 && e.IsDir() && strconv.Itoa(int(id)) == e.Name() {
+			l.found = append(l.found, queueKey{topic, int32(id)})
 		}
 	}
 	return nil

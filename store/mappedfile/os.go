@@ -33,6 +33,9 @@ func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name
 func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (osFS) ReadFile(name string) ([]byte, error)       { return os.ReadFile(name) }
 
+// Mkdir makes one folder; it is durable after SyncDir of its parent.
+func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
+
 func (o osFS) MkdirAll(name string, perm fs.FileMode) error {
 	if st, err := os.Stat(name); err == nil {
 		if !st.IsDir() {
