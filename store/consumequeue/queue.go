@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -330,7 +331,7 @@ func (q *Queue) clear() error {
 	errs = append(errs, err)
 	for _, e := range names {
 		if _, ok := parseName(e.Name()); ok {
-			errs = append(errs, ignoreMissing(q.t.fs.Remove(q.dir+"/"+e.Name())))
+			errs = append(errs, ignoreMissing(q.t.fs.Remove(filepath.Join(q.dir, e.Name()))))
 		}
 	}
 	errs = append(errs, ignoreMissing(q.t.fs.SyncDir(q.dir)))
