@@ -449,8 +449,8 @@ func TestGoldenFrames(t *testing.T) {
 // The path of a message allocates nothing: decode, checks, properties, encode, append, write, answer. What is left is a few
 // objects for each read of 64 messages in the dispatcher, which runs beside it; one object a message would give 1.
 func TestSendAllocatesNothing(t *testing.T) {
-	if testing.CoverMode() != "" {
-		t.Skip("coverage counts allocate")
+	if testing.CoverMode() != "" || raceOn {
+		t.Skip("the counts of coverage and race detector allocate")
 	}
 	for _, form := range []protocol.Form{protocol.JSON, protocol.Binary} {
 		w := newWorld(t, func(w *world, c *store.Config) { c.MappedFileSizeCommitLog = 1 << 28 })

@@ -257,6 +257,7 @@ func (h *Handler) park(req *remoting.Request, r *request, pl plan) error {
 	}
 	p := h.clone(req, r, pl)
 	h.held.Add(1)
+	p.counted = true
 	p.timer = time.AfterFunc(maxSuspend, func() { h.wakeIfParked(p) })
 	if !h.parked.add(p) {
 		h.wake(p)
@@ -295,9 +296,9 @@ func (h *Handler) push(r *runner, p *parked) {
 // resume serves a pull that was parked or is cold; it runs on a runner's goroutine and answers in any case, except that
 // a woken pull that turns out cold goes on to the cold runner.
 func (h *Handler) resume(p *parked) {
-	if p.timer != nil {
+	if p.counted {
 		h.held.Add(-1)
-		p.timer = nil // it may still be cold and come here again
+		p.counted = false // it may still be cold and come here again
 	}
 	select {
 	case <-p.req.Conn().Done():

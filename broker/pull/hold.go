@@ -20,7 +20,7 @@ type parked struct {
 	filter  *TagFilter
 	timer   *time.Timer // pushes the pull out of the table when its time has come
 	cold    bool        // not parked but waiting for a slow read
-	started time.Time
+	counted bool        // in Handler.held
 }
 
 type queueID struct {
