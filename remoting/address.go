@@ -44,8 +44,8 @@ func LocalInterfaces() ([]Interface, error) {
 var virtualPrefixes = []string{"docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "cni", "flannel", "cali", "cilium",
 	"kube", "lxc", "lxd", "podman", "tun", "tap", "utun", "wg", "zt", "tailscale", "awdl", "llw", "dummy"}
 
-// ChooseAddr picks the address that a broker tells to others when none is configured: IPv4 before IPv6, an interface of the
-// machine before those of containers and tunnels, as the reference any network before 192.168, loopback only when there is
+// ChooseAddr picks the address that a broker tells to others when none is configured: an interface of the machine before those
+// of containers and tunnels, IPv4 before IPv6, as the reference any network before 192.168, loopback only when there is
 // nothing else. warning is not empty when an operator should look at the choice.
 func ChooseAddr(list []Interface) (addr netip.Addr, warning string) {
 	best, rivals := -1, 0
@@ -88,7 +88,7 @@ func rank(f Interface, a netip.Addr) int {
 	}
 	r := 2
 	if a.Is4() {
-		r += 8
+		r += 4
 		if b := a.As4(); b[0] != 192 || b[1] != 168 {
 			r++
 		}
@@ -96,7 +96,7 @@ func rank(f Interface, a netip.Addr) int {
 		r++
 	}
 	if !f.PointToPoint && !isVirtual(f.Name) {
-		r += 4
+		r += 8
 	}
 	return r
 }

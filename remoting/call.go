@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/epochmq/epochmq/remoting/protocol"
@@ -21,8 +20,6 @@ type call struct {
 	started  time.Time
 	deadline time.Time // of asynchronous calls
 }
-
-var callPool = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
 // deliver is called once, by whoever took the call out of the table, outside of locks.
 func (ca *call) deliver(answer *protocol.Command, err error) {
@@ -51,10 +48,8 @@ func (c *Conn) call2(ctx context.Context, cmd *protocol.Command, timeout time.Du
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ca := callPool.Get().(*call)
-	ca.code, ca.started = cmd.Code, time.Now()
+	ca := &call{done: make(chan struct{}, 1), code: cmd.Code, started: time.Now()}
 	if err := c.start(cmd, ca); err != nil {
-		callPool.Put(ca)
 		return nil, err
 	}
 	var expired <-chan time.Time
@@ -76,13 +71,10 @@ func (c *Conn) call2(ctx context.Context, cmd *protocol.Command, timeout time.Du
 	if err == nil {
 		err = ca.err
 	}
-	answer := ca.answer
-	*ca = call{done: ca.done}
-	callPool.Put(ca)
 	if err != nil {
 		return nil, err
 	}
-	return answer, nil
+	return ca.answer, nil
 }
 
 // giveUp takes the call out of the table. It returns nil when an answer came just before.
