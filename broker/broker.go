@@ -156,7 +156,7 @@ func (b *Broker) build(c *Config, sc *store.Config) error {
 	}
 	file := func(name string) jsonFile { return jsonFile{stateFS{b.opt.FS}, filepath.Join(dir, name)} }
 	var err error
-	if b.topics, err = topic.Open(b.topicOptions(c, file("topics.json"))); err != nil {
+	if b.topics, err = topic.Open(b.topicOptions(c, sc, file("topics.json"))); err != nil {
 		return err
 	}
 	b.groups, err = group.OpenConfigs(group.Options{File: file("subscriptionGroup.json"),
@@ -207,12 +207,12 @@ func (b *Broker) build(c *Config, sc *store.Config) error {
 	return nil
 }
 
-func (b *Broker) topicOptions(c *Config, file topic.File) topic.Options {
+func (b *Broker) topicOptions(c *Config, sc *store.Config, file topic.File) topic.Options {
 	return topic.Options{File: file, BrokerName: c.BrokerName, ClusterName: c.BrokerClusterName, TraceTopic: c.MsgTraceTopicName,
 		AutoCreateTopic:    func() bool { return b.conf.Load().AutoCreateTopicEnable },
 		DefaultTopicQueues: func() int32 { return int32(b.conf.Load().DefaultTopicQueueNums) },
 		ClusterTopic:       c.ClusterTopicEnable, BrokerTopic: c.BrokerTopicEnable, TraceTopicOn: c.TraceTopicEnable,
-		TimerWheel: true, ReviveQueues: int32(c.ReviveQueueNum)}
+		TimerWheel: sc.TimerWheelEnable, ReviveQueues: int32(c.ReviveQueueNum)}
 }
 
 // mayNotify says whether the members of a group are told of changes.

@@ -114,6 +114,7 @@ func resolve(set *conf.Set, address func() (string, error)) error {
 		c.BrokerIP1 = ip
 	}
 	fill("brokerIP2", c.BrokerIP2 == "", c.BrokerIP1)
+	fill("haListenPort", !set.Given("haListenPort") && c.ListenPort > 0, strconv.FormatInt(c.ListenPort+1, 10))
 	fill("storePathRootDir", s.StorePathRootDir == "", s.Root())
 	fill("storePathCommitLog", s.StorePathCommitLog == "", filepath.Join(s.Root(), "commitlog"))
 	for key, n := range map[string][2]int64{

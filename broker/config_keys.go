@@ -8,7 +8,6 @@ type Config struct {
 	// Who the broker is and where it is reached.
 	BrokerName        string `property:"brokerName" default:"" live:"false" effect:"honoured"`
 	BrokerClusterName string `property:"brokerClusterName" default:"DefaultCluster" live:"false" effect:"honoured"`
-	BrokerId          int64  `property:"brokerId" default:"0" live:"false" effect:"honoured"`
 	BrokerIP1         string `property:"brokerIP1" default:"" live:"false" effect:"honoured"`
 	BrokerIP2         string `property:"brokerIP2" default:"" live:"false" effect:"honoured"`
 	ListenPort        int64  `property:"listenPort" default:"10911" live:"false" effect:"honoured"`
@@ -27,7 +26,6 @@ type Config struct {
 	RejectPullConsumerEnable           bool  `property:"rejectPullConsumerEnable" default:"false" live:"true" effect:"honoured"`
 	EnableRegisterProducer             bool  `property:"enableRegisterProducer" default:"true" live:"true" effect:"honoured"`
 	LitePullMessageEnable              bool  `property:"litePullMessageEnable" default:"true" live:"true" effect:"honoured"`
-	RejectTransactionMessage           bool  `property:"rejectTransactionMessage" default:"false" live:"true" effect:"honoured"`
 	StartAcceptSendRequestTimeStamp    int64 `property:"startAcceptSendRequestTimeStamp" default:"0" live:"true" effect:"honoured"`
 	EnableMixedMessageType             bool  `property:"enableMixedMessageType" default:"false" live:"true" effect:"honoured"`
 	ValidateSystemTopicWhenUpdateTopic bool  `property:"validateSystemTopicWhenUpdateTopic" default:"true" live:"true" effect:"honoured"`
@@ -41,7 +39,6 @@ type Config struct {
 	ShortPollingTimeMills    int64  `property:"shortPollingTimeMills" default:"1000" live:"true" effect:"honoured"`
 	UseServerSideResetOffset bool   `property:"useServerSideResetOffset" default:"true" live:"true" effect:"honoured"`
 	AutoDeleteUnusedStats    bool   `property:"autoDeleteUnusedStats" default:"true" live:"true" effect:"honoured"`
-	AccountStatsEnable       bool   `property:"accountStatsEnable" default:"true" live:"true" effect:"honoured"`
 	EnableDetailStat         bool   `property:"enableDetailStat" default:"true" live:"true" effect:"honoured"`
 
 	// Topics that exist from the start.
@@ -65,10 +62,8 @@ type Config struct {
 	// Clients and their connections.
 	ChannelExpiredTimeout           int64 `property:"channelExpiredTimeout" default:"120000" live:"false" effect:"honoured"`
 	ServerChannelMaxIdleTimeSeconds int64 `property:"serverChannelMaxIdleTimeSeconds" default:"120" live:"false" effect:"honoured"`
-	ServerSocketBacklog             int64 `property:"serverSocketBacklog" default:"1024" live:"false" effect:"honoured"`
 	ServerSocketSndBufSize          int64 `property:"serverSocketSndBufSize" default:"0" live:"false" effect:"honoured"`
 	ServerSocketRcvBufSize          int64 `property:"serverSocketRcvBufSize" default:"0" live:"false" effect:"honoured"`
-	UseTLS                          bool  `property:"useTLS" default:"false" live:"false" effect:"honoured"`
 
 	// Name servers.
 	RegisterNameServerPeriod   int64 `property:"registerNameServerPeriod" default:"30000" live:"false" effect:"honoured"`
@@ -79,12 +74,7 @@ type Config struct {
 	// Overload. The sizes of pools are the limits of requests that wait, the waiting times are limits from the arrival of a frame.
 	BrokerFastFailureEnable            bool  `property:"brokerFastFailureEnable" default:"true" live:"false" effect:"honoured"`
 	WaitTimeMillsInSendQueue           int64 `property:"waitTimeMillsInSendQueue" default:"200" live:"false" effect:"honoured"`
-	WaitTimeMillsInPullQueue           int64 `property:"waitTimeMillsInPullQueue" default:"5000" live:"false" effect:"honoured"`
-	WaitTimeMillsInLitePullQueue       int64 `property:"waitTimeMillsInLitePullQueue" default:"5000" live:"false" effect:"honoured"`
 	WaitTimeMillsInAdminBrokerQueue    int64 `property:"waitTimeMillsInAdminBrokerQueue" default:"5000" live:"false" effect:"honoured"`
-	SendThreadPoolQueueCapacity        int64 `property:"sendThreadPoolQueueCapacity" default:"10000" live:"false" effect:"honoured"`
-	PullThreadPoolQueueCapacity        int64 `property:"pullThreadPoolQueueCapacity" default:"100000" live:"false" effect:"honoured"`
-	LitePullThreadPoolQueueCapacity    int64 `property:"litePullThreadPoolQueueCapacity" default:"100000" live:"false" effect:"honoured"`
 	QueryThreadPoolQueueCapacity       int64 `property:"queryThreadPoolQueueCapacity" default:"20000" live:"false" effect:"honoured"`
 	AdminBrokerThreadPoolQueueCapacity int64 `property:"adminBrokerThreadPoolQueueCapacity" default:"10000" live:"false" effect:"honoured"`
 	QueryMessageThreadPoolNums         int64 `property:"queryMessageThreadPoolNums" default:"0" live:"false" effect:"honoured"`
@@ -289,4 +279,22 @@ type Config struct {
 	PrintChannelGroups                 bool   `property:"printChannelGroups" default:"false" live:"false" effect:"none: no effect in this version"`
 	PrintChannelGroupsMinNum           int64  `property:"printChannelGroupsMinNum" default:"5" live:"false" effect:"none: no effect in this version"`
 	UpdateNameServerAddrPeriod         int64  `property:"updateNameServerAddrPeriod" default:"120000" live:"false" effect:"none: no effect in this version"`
+
+	// Shown only.
+	WaitTimeMillsInPullQueue        int64 `property:"waitTimeMillsInPullQueue" default:"5000" live:"false" effect:"none: shown in the runtime info; sends and pulls run on their connection and wait in no queue"`
+	WaitTimeMillsInLitePullQueue    int64 `property:"waitTimeMillsInLitePullQueue" default:"5000" live:"false" effect:"none: shown in the runtime info; sends and pulls run on their connection and wait in no queue"`
+	SendThreadPoolQueueCapacity     int64 `property:"sendThreadPoolQueueCapacity" default:"10000" live:"false" effect:"none: shown in the runtime info; sends and pulls run on their connection and wait in no queue"`
+	PullThreadPoolQueueCapacity     int64 `property:"pullThreadPoolQueueCapacity" default:"100000" live:"false" effect:"none: shown in the runtime info; sends and pulls run on their connection and wait in no queue"`
+	LitePullThreadPoolQueueCapacity int64 `property:"litePullThreadPoolQueueCapacity" default:"100000" live:"false" effect:"none: shown in the runtime info; sends and pulls run on their connection and wait in no queue"`
+
+	// Decided otherwise.
+	BrokerId int64 `property:"brokerId" default:"0" live:"false" effect:"none: a master has id 0"`
+
+	// TLS.
+	UseTLS bool `property:"useTLS" default:"false" live:"false" effect:"none: the server takes TLS and plain connections by the TLS property file; the broker calls name servers in plain"`
+
+	// Always so.
+	AccountStatsEnable       bool  `property:"accountStatsEnable" default:"true" live:"false" effect:"none: counters are always kept, transaction messages always refused, the backlog of a socket is the system's"`
+	RejectTransactionMessage bool  `property:"rejectTransactionMessage" default:"false" live:"false" effect:"none: counters are always kept, transaction messages always refused, the backlog of a socket is the system's"`
+	ServerSocketBacklog      int64 `property:"serverSocketBacklog" default:"1024" live:"false" effect:"none: counters are always kept, transaction messages always refused, the backlog of a socket is the system's"`
 }

@@ -224,12 +224,12 @@ func (l *loop) tell(byTimer bool) error {
 	if l.known && !full && len(updated) == 1 {
 		// One topic is accepted only by a name server that knows the broker: after its restart everything is told.
 		for _, t := range updated {
-			if err := l.register([]*topic.Config{t}, version); err == nil {
+			if err := l.register([]*topic.Config{t}, version, false); err == nil {
 				return nil
 			}
 		}
 	}
-	err := l.register(list, version)
+	err := l.register(list, version, true)
 	l.known = err == nil
 	return err
 }
@@ -239,8 +239,12 @@ func (l *loop) identity() map[string]string {
 	return map[string]string{"brokerName": c.Name, "brokerAddr": c.Addr, "clusterName": c.Cluster, "brokerId": strconv.FormatInt(c.ID, 10)}
 }
 
+// wholeTable is a header field of ours: the table is everything the broker has, so that what is missing was deleted. A Java
+// name server passes over it.
+const wholeTable = "epochmqWholeTable"
+
 // register is request 103.
-func (l *loop) register(list []*topic.Config, version topic.Version) error {
+func (l *loop) register(list []*topic.Config, version topic.Version, whole bool) error {
 	c := &l.r.cfg
 	body, err := registration(list, version, c.Permission(), c.Compressed)
 	if err != nil {
@@ -249,6 +253,9 @@ func (l *loop) register(list []*topic.Config, version topic.Version) error {
 	ext := l.identity()
 	ext["haServerAddr"] = c.HAAddr
 	ext["compressed"] = strconv.FormatBool(c.Compressed)
+	if whole {
+		ext[wholeTable] = "true"
+	}
 	ext["bodyCrc32"] = strconv.FormatInt(int64(message.CRC(body)), 10)
 	ctx, cancel := context.WithTimeout(l.r.ctx, c.Timeout)
 	defer cancel()

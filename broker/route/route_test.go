@@ -117,7 +117,7 @@ func TestRegistration(t *testing.T) {
 		first := s.take("n1")
 		require.Equal(t, []int32{103}, codes(first), "at once")
 		require.Equal(t, map[string]string{"brokerName": "a", "brokerAddr": "1.2.3.4:10911", "clusterName": "C", "brokerId": "0",
-			"haServerAddr": "1.2.3.4:10912", "compressed": "false", "bodyCrc32": first[0].cmd.Ext["bodyCrc32"]}, first[0].cmd.Ext)
+			"haServerAddr": "1.2.3.4:10912", "compressed": "false", "epochmqWholeTable": "true", "bodyCrc32": first[0].cmd.Ext["bodyCrc32"]}, first[0].cmd.Ext)
 		require.Equal(t, 3, strings.Count(string(first[0].cmd.Body), "topicName"))
 
 		time.Sleep(time.Minute + time.Second)
