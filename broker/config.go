@@ -86,6 +86,17 @@ func single(c *store.Config) error {
 	return nil
 }
 
+// Resolve fills in what depends on the machine, as New does, so that the settings may be listed without a broker.
+func Resolve(set *conf.Set, opt Options) error {
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	if opt.Address == nil {
+		opt.Address = func() (string, error) { return interfaceAddress(opt.Log) }
+	}
+	return resolve(set, opt.Address)
+}
+
 // resolve fills in what depends on the machine, so that listings show what is in force.
 func resolve(set *conf.Set, address func() (string, error)) error {
 	var c Config
