@@ -16,7 +16,7 @@ type Config struct {
 	RocketmqHome      string `property:"rocketmqHome" default:"" live:"false" effect:"honoured"`
 
 	// Who may change what.
-	ConfigBlackList string `property:"configBlackList" default:"" live:"false" effect:"honoured"`
+	ConfigBlackList string `property:"configBlackList" default:"configBlackList;brokerConfigPath" live:"false" effect:"honoured"`
 
 	// What the broker lets clients do.
 	BrokerPermission                   int64 `property:"brokerPermission" default:"6" live:"true" effect:"honoured"`
