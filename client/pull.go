@@ -252,8 +252,19 @@ func (s *source) fetch(afterFailure bool) error {
 			return err
 		}
 	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	s.mu.Lock()
+	s.abort = cancel
+	if s.gen != gen { // a seek came in between
+		cancel()
+	}
+	s.mu.Unlock()
 	started := time.Now()
-	res, err := c.pull(s.ctx, addr, &p)
+	res, err := c.pull(ctx, addr, &p)
+	if err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
+		return nil // interrupted
+	}
 	if hook := c.cfg.Hooks.Pulled; hook != nil && s.ctx.Err() == nil {
 		size := 0
 		for i := range res.Messages {

@@ -42,6 +42,7 @@ type source struct {
 	lockedAt time.Time // when the lock was last confirmed
 	prefer   int64     // broker id that the broker suggested to read from
 	fetched  time.Time // of the last answer
+	abort    func()    // ends the pull that is under way
 }
 
 func newSource(g *group, q Queue, sub *subscription) *source {
@@ -52,8 +53,19 @@ func newSource(g *group, q Queue, sub *subscription) *source {
 
 func (s *source) setSubscription(sub *subscription) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.sub = sub
+	s.mu.Unlock()
+	s.interrupt()
+}
+
+// interrupt ends the pull that is under way, which may wait at the broker for long; the next one begins at once.
+func (s *source) interrupt() {
+	s.mu.Lock()
+	abort := s.abort
+	s.mu.Unlock()
+	if abort != nil {
+		abort()
+	}
 }
 
 func (s *source) signal() {
@@ -126,6 +138,7 @@ func (s *source) seek(offset int64) {
 	s.next, s.known = offset, true
 	s.saved = -1
 	s.mu.Unlock()
+	s.interrupt()
 	s.signal()
 }
 
