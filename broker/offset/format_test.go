@@ -44,6 +44,10 @@ func TestOddNames(t *testing.T) {
 	back, err := decode(encode(f))
 	require.NoError(t, err)
 	require.Equal(t, f.pairs, back.pairs)
+	once := encode(&file{pairs: []pair{{"g", "no\xff\xfeutf8", map[int32]message.QueueOffset{0: 1}}}})
+	back, err = decode(once)
+	require.NoError(t, err)
+	require.Equal(t, string(once), string(encode(&file{version: back.version, pairs: back.pairs})))
 }
 
 func FuzzOffsetsFile(f *testing.F) {

@@ -1,8 +1,6 @@
 package offset
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -136,13 +134,11 @@ func appendEnd(b []byte, n int) []byte {
 	return append(b, '}')
 }
 
-// appendString quotes a name.
+// appendString quotes a name as RocketMQ does.
 func appendString(b []byte, s string) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic("offset: a string does not encode: " + err.Error())
+	quoted, err := fastjson.Marshal(s)
+	if err != nil {
+		panic("offset: a text does not encode: " + err.Error())
 	}
-	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
+	return append(b, quoted...)
 }

@@ -44,7 +44,7 @@ type call struct {
 func (s *servers) Call(ctx context.Context, addr string, cmd *protocol.Command) (*protocol.Command, error) {
 	s.mu.Lock()
 	s.calls = append(s.calls, call{addr, cmd.Code, time.Now(), cmd})
-	down, hang, fresh := s.down[addr], s.hang[addr], s.fresh[addr]
+	down, hang, fresh, same := s.down[addr], s.hang[addr], s.fresh[addr], s.same
 	s.mu.Unlock()
 	if hang {
 		<-ctx.Done()
@@ -65,7 +65,7 @@ func (s *servers) Call(ctx context.Context, addr string, cmd *protocol.Command) 
 		s.mu.Unlock()
 		answer.Body = []byte(s.kv)
 	case protocol.ReqQueryDataVersion:
-		answer.Ext["changed"] = map[bool]string{true: "false", false: "true"}[s.same]
+		answer.Ext["changed"] = map[bool]string{true: "false", false: "true"}[same]
 	}
 	return answer, nil
 }
@@ -150,7 +150,9 @@ func TestNameServerThatWasRestartedGetsEverything(t *testing.T) {
 		defer r.Close()
 		synctest.Wait()
 		s.take("n1")
+		s.mu.Lock()
 		s.fresh["n1"] = true
+		s.mu.Unlock()
 		r.Changed(topic.Change{Updated: []*topic.Config{topic.NewConfig("t2", 8)}})
 		synctest.Wait()
 		calls := s.take("n1")
@@ -196,7 +198,9 @@ func TestVersionIsAskedFirst(t *testing.T) {
 		defer r.Close()
 		time.Sleep(31 * time.Second)
 		require.Equal(t, []int32{103, 322}, codes(s.take("n1")))
+		s.mu.Lock()
 		s.same = false
+		s.mu.Unlock()
 		time.Sleep(30 * time.Second)
 		require.Equal(t, []int32{322, 103}, codes(s.take("n1")))
 		r.Again()
