@@ -78,21 +78,19 @@ func NewClient(cfg ClientConfig, mux *Mux, log *slog.Logger) *Client {
 // (not sent), *BusyError and *TooLargeError (not sent), *TimeoutError and *ClosedError (perhaps executed), ErrClosed after
 // Close, or ctx's own when it is cancelled.
 func (c *Client) Call(ctx context.Context, addr string, cmd *protocol.Command) (*protocol.Command, error) {
-	signed := false
+	c.prepare(addr, cmd)
 	for again := false; ; again = true {
 		conn, err := c.Conn(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
-		if !signed {
-			c.prepare(addr, cmd)
-			signed = true
-		}
 		answer, err := conn.call2(ctx, cmd, c.cfg.Timeout)
-		if err != nil || answer.Code != protocol.GoAway || again {
+		switch {
+		case again, err != nil && !notSent(err), err == nil && answer.Code != protocol.GoAway:
 			return answer, err
+		case err == nil:
+			c.retire(addr, conn)
 		}
-		c.retire(addr, conn)
 	}
 }
 
@@ -103,9 +101,14 @@ func (c *Client) Async(ctx context.Context, addr string, cmd *protocol.Command, 
 	if !ok {
 		deadline = time.Now().Add(c.cfg.Timeout)
 	}
+	c.prepare(addr, cmd)
 	if conn := c.ready(addr); conn != nil {
-		c.sendAsync(conn, addr, deadline, cmd, fn)
-		return
+		if err := conn.Async(deadline, cmd, fn); err == nil {
+			return
+		} else if !notSent(err) {
+			fn(nil, err)
+			return
+		}
 	}
 	c.mu.Lock()
 	if c.closed {
@@ -120,29 +123,33 @@ func (c *Client) Async(ctx context.Context, addr string, cmd *protocol.Command, 
 		ctx, cancel := context.WithDeadline(c.ctx, deadline)
 		defer cancel()
 		conn, err := c.Conn(ctx, addr)
+		if err == nil {
+			err = conn.Async(deadline, cmd, fn)
+		}
 		if err != nil {
 			fn(nil, err)
-			return
 		}
-		c.sendAsync(conn, addr, deadline, cmd, fn)
 	}()
 }
 
-func (c *Client) sendAsync(conn *Conn, addr string, deadline time.Time, cmd *protocol.Command, fn func(*protocol.Command, error)) {
-	c.prepare(addr, cmd)
-	if err := conn.Async(deadline, cmd, fn); err != nil {
-		fn(nil, err)
-	}
+// notSent says that the connection had been closed before, so that the request may go over another one.
+func notSent(err error) bool {
+	var closed *ClosedError
+	return errors.As(err, &closed) && !closed.Sent
 }
 
 // Oneway sends cmd to addr; no answer will come. An error says that it was not sent.
 func (c *Client) Oneway(ctx context.Context, addr string, cmd *protocol.Command) error {
-	conn, err := c.Conn(ctx, addr)
-	if err != nil {
-		return err
-	}
 	c.prepare(addr, cmd)
-	return conn.Oneway(cmd)
+	for again := false; ; again = true {
+		conn, err := c.Conn(ctx, addr)
+		if err != nil {
+			return err
+		}
+		if err = conn.Oneway(cmd); again || !notSent(err) {
+			return err
+		}
+	}
 }
 
 func (c *Client) prepare(addr string, cmd *protocol.Command) {

@@ -182,7 +182,7 @@ func (c *Conn) fail(reason error) {
 	c.cancel()
 	_ = c.socket.Close() // nothing is left to be done about an error
 	queue.drop(c)
-	lost := &ClosedError{Addr: c.name, Err: reason}
+	lost := &ClosedError{Addr: c.name, Err: reason, Sent: true}
 	for _, ca := range calls {
 		ca.deliver(nil, lost)
 	}
@@ -191,6 +191,9 @@ func (c *Conn) fail(reason error) {
 // loop reads and handles frames until the connection ends.
 func (c *Conn) loop() {
 	err := c.frames()
+	if isMalformed(err) {
+		c.ep.stats.malformed.Add(1)
+	}
 	c.fail(err)
 	c.in.free()
 	if c.onClosed != nil {
@@ -202,7 +205,6 @@ func (c *Conn) frames() error {
 	for {
 		ready, err := c.in.ready()
 		if err != nil {
-			c.ep.stats.malformed.Add(1)
 			return err
 		}
 		if !ready {
@@ -261,7 +263,6 @@ func (c *Conn) handle(frame []byte) error {
 	h := &c.req.Header
 	body, err := protocol.Decode(frame, h)
 	if err != nil {
-		c.ep.stats.malformed.Add(1)
 		return err
 	}
 	if h.Response() {

@@ -15,10 +15,11 @@ var ErrClosed = errors.New("connection closed")
 // Later is what a handler returns when it has called Request.Defer and the answer comes from elsewhere.
 var Later = errors.New("answered later")
 
-// ClosedError says that a connection was lost while a call waited for its answer: the request may have been executed.
+// ClosedError says that a connection was closed before an answer came.
 type ClosedError struct {
 	Addr string
 	Err  error // why, never nil
+	Sent bool  // the request may have been executed; false when it was certainly not sent
 }
 
 func (e *ClosedError) Error() string { return "connection to " + e.Addr + " closed: " + e.Err.Error() }

@@ -24,11 +24,13 @@ const (
 type inBuffer struct {
 	c       *Conn
 	b       []byte
+	hold    *inBuf // of b
 	r, w    int
 	hint    int // size to start with
 	peak    int // most bytes in b
 	little  int // reads in a row that used little of it
 	counted int64
+	beyond  bool                  // holds the endpoint's token
 	step    func(fd uintptr) bool // made once
 	n       int                   // what step read
 	err     error
@@ -59,11 +61,12 @@ func (in *inBuffer) data() []byte { return in.b[in.r:in.w] }
 func (in *inBuffer) take(size int) {
 	if p := inPool(size); p != nil {
 		if v, _ := p.Get().(*inBuf); v != nil {
-			in.b = v.b
+			in.b, in.hold = v.b, v
 			return
 		}
 	}
-	in.b = make([]byte, size)
+	in.hold = &inBuf{make([]byte, size)}
+	in.b = in.hold.b
 }
 
 // give gives the buffer back, which is empty.
@@ -81,14 +84,14 @@ func (in *inBuffer) give() {
 			in.hint, in.little = max(in.hint/2, inSmallest), 0
 		}
 	}
-	in.recycle(in.b)
+	recycle(in.hold)
 	in.uncount()
-	in.b, in.r, in.w, in.peak = nil, 0, 0, 0
+	in.b, in.hold, in.r, in.w, in.peak = nil, nil, 0, 0, 0
 }
 
-func (in *inBuffer) recycle(b []byte) {
-	if p := inPool(len(b)); p != nil {
-		p.Put(&inBuf{b})
+func recycle(b *inBuf) {
+	if p := inPool(len(b.b)); p != nil {
+		p.Put(b)
 	}
 }
 
@@ -96,6 +99,10 @@ func (in *inBuffer) uncount() {
 	if in.counted > 0 {
 		in.c.ep.bytes.Add(-in.counted)
 		in.counted = 0
+	}
+	if in.beyond {
+		in.beyond = false
+		<-in.c.ep.beyond
 	}
 }
 
@@ -177,7 +184,7 @@ func (in *inBuffer) readError(err error) error {
 func (in *inBuffer) makeRoom() error {
 	if in.r == in.w {
 		in.r, in.w = 0, 0
-		if in.c.raw == nil && len(in.b) > inMostHint {
+		if in.beyond || in.c.raw == nil && len(in.b) > inMostHint {
 			in.give()
 		}
 		if in.b == nil && in.c.raw == nil {
@@ -192,31 +199,37 @@ func (in *inBuffer) makeRoom() error {
 	if in.w < len(in.b) {
 		return nil
 	}
-	size := min(2*len(in.b), max(in.c.ep.limits.MaxFrame, inSmallest))
+	size := 2 * len(in.b)
+	if need := int(binary.BigEndian.Uint32(in.b)) + protocol.LengthSize; need > inMostKept {
+		size = min(size, need) // ready has checked it; more would be of no use
+	}
 	if err := in.count(int64(size)); err != nil {
 		return err
 	}
-	old := in.b
+	old := in.hold
 	in.take(size)
-	copy(in.b, old[:in.w])
-	in.recycle(old)
+	copy(in.b, old.b[:in.w])
+	recycle(old)
 	return nil
 }
 
-// count accounts for a buffer of this size. When all connections hold too much it waits for a while.
+// count accounts for a buffer of this size. When all connections hold too much it waits, but one connection at a time may
+// go on, so that they do not wait for each other for ever.
 func (in *inBuffer) count(size int64) error {
 	if size <= inUncounted {
 		return nil
 	}
 	ep := in.c.ep
 	add := size - in.counted
-	if ep.bytes.Load()+add > ep.limits.TotalBytes {
+	if !in.beyond && ep.bytes.Load()+add > ep.limits.TotalBytes {
 		deadline := time.NewTimer(ep.limits.WriteTimeout)
 		defer deadline.Stop()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for ep.bytes.Load()+add > ep.limits.TotalBytes {
+		for !in.beyond && ep.bytes.Load()+add > ep.limits.TotalBytes {
 			select {
+			case ep.beyond <- struct{}{}:
+				in.beyond = true
 			case <-tick.C:
 			case <-in.c.ctx.Done():
 				return errLocalClose

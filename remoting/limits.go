@@ -70,6 +70,7 @@ type endpoint struct {
 	goAway   bool
 	started  time.Time
 
+	beyond   chan struct{} // holds one connection that may go beyond TotalBytes
 	draining atomic.Bool
 	bytes    atomic.Int64 // see Limits.TotalBytes
 	slow     atomic.Int64 // slow requests that run or wait
@@ -86,7 +87,8 @@ func newEndpoint(limits Limits, mux *Mux, log *slog.Logger) *endpoint {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &endpoint{limits: limits.withDefaults(), mux: mux, log: log, mapError: MapError, started: time.Now()}
+	return &endpoint{limits: limits.withDefaults(), mux: mux, log: log, mapError: MapError,
+		started: time.Now(), beyond: make(chan struct{}, 1)}
 }
 
 // clock is a monotonic time in nanoseconds.

@@ -64,7 +64,7 @@ func (q *outQueue) add(e extra) {
 	q.size += e.n
 }
 
-// gather appends the next slices to write to list, or returns the extra whose file comes next.
+// gather appends the next slices to write to list, at most its capacity, or returns the extra whose file comes next.
 func (q *outQueue) gather(list [][]byte) ([][]byte, *extra) {
 	pos := q.at
 	for i := q.first; i < len(q.extras); i++ {
@@ -72,6 +72,9 @@ func (q *outQueue) gather(list [][]byte) ([][]byte, *extra) {
 		if e.at > pos {
 			list = append(list, q.buf.b[pos:e.at])
 			pos = e.at
+			if len(list) == cap(list) {
+				return list, nil
+			}
 		}
 		if e.f != nil {
 			if len(list) == 0 {
@@ -83,7 +86,7 @@ func (q *outQueue) gather(list [][]byte) ([][]byte, *extra) {
 		if i == q.first {
 			b = b[q.some:]
 		}
-		if list = append(list, b); len(list) >= maxSlices-1 {
+		if list = append(list, b); len(list) == cap(list) {
 			return list, nil
 		}
 	}

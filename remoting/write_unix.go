@@ -80,7 +80,7 @@ func (w *rawWriter) writeStep(fd uintptr) bool {
 		n, err := w.write(int(fd))
 		switch {
 		case err == nil:
-			w.done = int64(n)
+			w.done = int64(max(n, 0))
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN):
@@ -96,11 +96,18 @@ func (w *rawWriter) writeStep(fd uintptr) bool {
 }
 
 func (w *rawWriter) write(fd int) (n int, err error) {
+	q := &w.c.sending
+	if len(q.extras) == 0 { // small answers only
+		return unix.Write(fd, q.buf.b[q.at:])
+	}
+	if w.list == nil {
+		w.list = make([][]byte, 0, maxSlices)
+	}
 	var e *extra
-	w.list, e = w.c.sending.gather(w.list[:0])
+	w.list, e = q.gather(w.list[:0])
 	switch {
 	case e != nil:
-		n, err = sendFile(fd, e.f, e.off+w.c.sending.some, e.n-w.c.sending.some)
+		n, err = sendFile(fd, e.f, e.off+q.some, e.n-q.some)
 		if err == nil && n == 0 {
 			err = io.ErrUnexpectedEOF
 		}
@@ -110,7 +117,7 @@ func (w *rawWriter) write(fd int) (n int, err error) {
 		n, err = w.vec.write(fd, w.list)
 	}
 	clear(w.list)
-	return max(n, 0), err
+	return n, err
 }
 
 // readStep reads once; false waits for bytes. While it waits with nothing buffered there is no buffer.
