@@ -147,6 +147,8 @@ func (c *Client) maintain() {
 	defer routes.Stop()
 	beats := time.NewTicker(c.cfg.HeartbeatInterval)
 	defer beats.Stop()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -154,9 +156,11 @@ func (c *Client) maintain() {
 		case <-routes.C:
 			names, _ := c.routes.all()
 			for _, topic := range names {
-				if _, err := c.RefreshRoute(c.ctx, topic, time.Time{}); err != nil && c.ctx.Err() == nil {
-					c.log.Debug("route refresh", "topic", topic, "error", err)
-				}
+				c.staleRoute(topic)
+			}
+		case <-look.C:
+			for _, topic := range c.routes.missing() {
+				c.staleRoute(topic)
 			}
 		case <-beats.C:
 			c.beatAll(c.ctx)

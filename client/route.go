@@ -122,6 +122,29 @@ type fetch struct {
 type topicState struct {
 	route  *Route // nil: none known
 	flight *fetch
+	missed map[string]time.Time // brokers that went away, until when they are looked for more often
+}
+
+// missTime is how long a broker that went out of a route is looked for every second.
+const missTime = 2 * time.Minute
+
+// noteMissed compares a fresh route with the one before.
+func (s *topicState) noteMissed(fresh *Route) {
+	if s.route != nil {
+		for broker := range s.route.Addrs {
+			if fresh.Addrs[broker] == nil {
+				if s.missed == nil {
+					s.missed = map[string]time.Time{}
+				}
+				s.missed[broker] = time.Now().Add(missTime)
+			}
+		}
+	}
+	for broker, until := range s.missed {
+		if fresh.Addrs[broker] != nil || time.Now().After(until) {
+			delete(s.missed, broker)
+		}
+	}
 }
 
 // routeTable holds the routes of topics in use.
@@ -147,6 +170,18 @@ func (t *routeTable) known(topic string) *Route {
 		return s.route
 	}
 	return nil
+}
+
+// missing lists the topics of which a broker is being looked for.
+func (t *routeTable) missing() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, s := range t.topics {
+		if len(s.missed) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (t *routeTable) all() (names []string, routes []*Route) {
@@ -207,6 +242,9 @@ func (c *Client) fly(topic string, f *fetch) {
 	s := c.routes.state(topic)
 	old := s.route
 	s.flight = nil
+	if err == nil {
+		s.noteMissed(fresh)
+	}
 	switch {
 	case err == nil && fresh.same(old):
 		renewed := *old
