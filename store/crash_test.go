@@ -47,6 +47,9 @@ type world struct {
 	boot int
 	log  []past // in log order
 	n    int
+
+	acked   message.LogOffset // what must be there after the next start
+	flushed message.LogOffset // what must be there even if power is lost before that start ends
 }
 
 type past struct {
@@ -62,6 +65,7 @@ func (w *world) open(start bool) {
 	s, err := Open(w.sim, w.cfg, o)
 	require.NoError(w.t, err)
 	w.s = s
+	w.t.Logf("opened as boot %d: %+v", w.boot, s.Recovery())
 	if start {
 		s.Start()
 	}
@@ -116,9 +120,9 @@ func settleConfirmed(t testing.TB, s *Store) {
 }
 
 // check compares the reopened store with the memory: it must hold a prefix of what was appended, at least up to acked.
-func (w *world) check(acked message.LogOffset) {
+func (w *world) check() {
 	t, s := w.t, w.s
-	require.GreaterOrEqual(t, s.log.End(), acked, "acknowledged messages are lost")
+	require.GreaterOrEqual(t, s.log.End(), w.acked, "acknowledged messages are lost")
 	i := 0
 	_, err := s.log.Scan(0, s.log.End(), func(rec *message.Record) error {
 		require.Less(t, i, len(w.log), "a record came alive at %d", rec.LogOffset)
@@ -179,46 +183,74 @@ func crashRun(t *testing.T, flush string, seed uint64) {
 	w.open(true)
 	for range 5 {
 		w.work(true)
-		acked := w.end()
-		if w.rng.IntN(3) == 0 { // a second crash, after recovery began or ended
-			w.open(w.rng.IntN(2) == 0)
-			if w.rng.IntN(2) == 0 {
-				w.crash(true)
-			} else {
-				w.crash(false)
-			}
+		w.end()
+		for w.rng.IntN(3) == 0 {
+			w.crashAgain()
 		}
 		w.open(true)
-		w.check(acked)
+		w.check()
 	}
 	require.NoError(t, w.s.Close())
 }
 
-// end ends the run in one of three ways and returns what must be there afterwards.
-func (w *world) end() (acked message.LogOffset) {
-	if flushed := w.s.log.Flushed().Load(); w.cfg.SyncFlush() {
-		require.LessOrEqual(w.t, w.s.d.done.Load(), max(flushed, w.s.log.Flushed().Load()), "consumers see what is not on disk")
+// crashAgain crashes in the middle of a recovery, or right after one.
+func (w *world) crashAgain() {
+	if w.rng.IntN(2) == 0 {
+		w.open(w.rng.IntN(2) == 0)
+		w.crash(w.rng.IntN(2) == 0)
+		return
 	}
+	ops := []mappedfile.Op{mappedfile.OpWrite, mappedfile.OpSync, mappedfile.OpRemove, mappedfile.OpAllocate, mappedfile.OpZero, mappedfile.OpSyncDir, mappedfile.OpRename}
+	w.sim.Fail(mappedfile.Fault{Op: ops[w.rng.IntN(len(ops))], Skip: w.rng.IntN(12)})
+	o := testOptions()
+	o.BootID = fmt.Sprint("boot-", w.boot)
+	s, err := Open(w.sim, w.cfg, o)
+	w.t.Logf("opened under faults: %v", err)
+	if err == nil {
+		w.flushed = w.acked // a recovered log is on disk
+		_ = s.Close()
+	}
+	w.sim.Heal()
+	if w.rng.IntN(2) == 0 {
+		w.t.Log("killed")
+		w.sim = w.sim.Kill()
+		return
+	}
+	w.t.Log("power cut")
+	w.boot++
+	w.sim = w.sim.Crash()
+	w.acked = w.flushed
+}
+
+// end ends the run in one of three ways.
+func (w *world) end() {
+	if w.cfg.SyncFlush() {
+		done := w.s.d.done.Load()
+		require.LessOrEqual(w.t, done, w.s.log.Flushed().Load(), "consumers see what is not on disk")
+	}
+	w.flushed = message.LogOffset(w.s.log.Flushed().Load())
 	switch w.rng.IntN(5) {
 	case 0, 1:
-		acked = message.LogOffset(w.s.log.Written().Load())
+		w.acked = message.LogOffset(w.s.log.Written().Load())
 		w.crash(false)
 	case 2, 3:
-		acked = message.LogOffset(w.s.log.Flushed().Load())
+		w.acked = w.flushed
 		w.crash(true)
 	default:
-		acked = w.s.log.End()
+		w.acked = w.s.log.End()
+		w.flushed = w.acked
 		require.NoError(w.t, w.s.Close())
+		w.t.Logf("closed at %d", w.acked)
 		if w.rng.IntN(2) == 0 {
 			w.boot++
 			w.sim = w.sim.Crash()
 		}
 	}
-	return acked
 }
 
 func (w *world) crash(power bool) {
 	old := w.s
+	w.t.Logf("crash, power cut: %v, end %d", power, w.s.log.End())
 	if power {
 		w.boot++
 		w.sim = w.sim.Crash()

@@ -64,6 +64,7 @@ func (s *Store) recover() error {
 	if err := r.look(); err != nil {
 		return err
 	}
+	s.changed = true
 	if err := checkpoint.CreateAbort(s.fs, s.abortPath(), os.Getpid()); err != nil {
 		return err
 	}
@@ -73,6 +74,10 @@ func (s *Store) recover() error {
 	if err := s.writeRun(); err != nil {
 		return err
 	}
+	if err := s.forgetFailure(); err != nil {
+		return err
+	}
+	s.changed = false
 	s.report.Took = time.Since(started)
 	s.o.Log.Info("store is recovered", "clean", s.report.Clean, "mark", s.report.Mark, "from", s.report.From, "end", s.report.End,
 		"records", s.report.Records, "full", s.report.Full, "dropped", s.report.Dropped, "queues", s.report.Queues, "took", s.report.Took)
@@ -95,6 +100,44 @@ func (s *Store) writeRun() error {
 		return err
 	}
 	return s.fs.WriteFile(s.runPath(), abort, 0o644)
+}
+
+func (s *Store) failedPath() string { return filepath.Join(s.root, checkpoint.Dir, "failed") }
+
+// hasFailed says whether a run noted a failed write or flush. After one the kernel may hold pages that can be read, count
+// as clean, and never reached the disk: what is above the newest durable mark is then written again, from what can be read.
+func (s *Store) hasFailed() (bool, error) {
+	_, err := s.fs.Stat(s.failedPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// noteFailure leaves the note for the next start. It matters only while this kernel runs, so it need not be on disk.
+func (s *Store) noteFailure() {
+	err := s.fs.MkdirAll(filepath.Join(s.root, checkpoint.Dir), 0o755)
+	if err == nil {
+		var f mappedfile.File
+		if f, err = s.fs.OpenFile(s.failedPath(), os.O_RDWR|os.O_CREATE, 0o644); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		s.o.Log.Error("failure cannot be noted; after a restart without a reboot a power cut may lose acknowledged messages", "error", err)
+	}
+}
+
+// forgetFailure ends the note: the log is on disk again. The marks of before it vouch for pages of that time, so they go
+// first.
+func (s *Store) forgetFailure() error {
+	if !s.failed {
+		return nil
+	}
+	if err := s.forgetMarks(); err != nil {
+		return err
+	}
+	return s.fs.Remove(s.failedPath())
 }
 
 func (s *Store) removeAbort() error {
@@ -123,6 +166,9 @@ func (r *recovery) look() error {
 		s.o.Log.Warn("recovery mark is damaged and ignored", "error", d)
 	}
 	for _, m := range marks {
+		if s.failed && m.Kind != checkpoint.Durable {
+			continue
+		}
 		if rec, ok := r.matches(m); ok {
 			if m.Kind == checkpoint.Durable {
 				r.durable = m.LogEnd
@@ -234,6 +280,13 @@ func (r *recovery) work() error {
 		s.report.Full, from = true, s.log.Min()
 		if err := checkpoint.RemoveMarks(s.fs, s.root); err != nil {
 			return err
+		}
+		if s.failed { // nothing says which of their pages are on disk
+			for _, q := range s.queues.All() {
+				if err := q.Reset(); err != nil {
+					return err
+				}
+			}
 		}
 		r.refill.strict, r.holes = false, false
 		if err := r.pass(from, end); err != nil {
@@ -347,6 +400,9 @@ func (r *recovery) boundary(off message.LogOffset) bool {
 // old files could cut the whole log.
 func (r *recovery) cutStart() message.LogOffset {
 	segs := r.s.log.Segments()
+	if r.s.failed { // all of it is written again
+		return r.s.log.Min()
+	}
 	limit := r.ck.MinTime()
 	start := message.LogOffset(0)
 	if len(segs) > 0 {
@@ -496,8 +552,24 @@ func (r *recovery) loadIndex() error {
 			from = r.log.End
 		}
 	}
-	s.indexer.pos = max(from, s.log.Min())
+	s.indexer.pos = r.startOf(max(from, s.log.Min()))
 	return nil
+}
+
+// startOf returns a record boundary at or below off, or just behind it: an index that was cut says that it has everything
+// below off+1. A file starts with a record, so its start is the answer when nothing else is.
+func (r *recovery) startOf(off message.LogOffset) message.LogOffset {
+	if off >= r.log.End {
+		return r.log.End
+	}
+	for _, at := range []message.LogOffset{off, off + 1} {
+		if v, err := r.s.View(at); err == nil {
+			v.Release()
+			return at
+		}
+	}
+	size := message.LogOffset(r.s.log.SegmentSize())
+	return max(off/size*size, r.s.log.Min())
 }
 
 // indexComplete says whether the index holds everything, after a clean end: its newest file is the one of the mark, which

@@ -69,7 +69,10 @@ type Store struct {
 	onArrival atomic.Pointer[func(Arrival)]
 
 	report   RecoveryReport
-	life     sync.Mutex // guards started; Start and Close
+	failed   bool           // the last run met a failed write or flush
+	changed  bool           // recovery has begun to change files
+	notes    sync.WaitGroup // of the goroutine that notes a failure
+	life     sync.Mutex     // guards started; Start and Close
 	started  bool
 	closed   atomic.Bool
 	closing  sync.Once
@@ -113,6 +116,9 @@ func (s *Store) open() (err error) {
 	if err := refuse(s.fs, s.root); err != nil {
 		return err
 	}
+	if s.failed, err = s.hasFailed(); err != nil {
+		return err
+	}
 	cfg := s.config()
 	writable, readOnly := cfg.LogPaths()
 	s.log, err = commitlog.Open(s.fs, commitlog.Config{
@@ -120,7 +126,7 @@ func (s *Store) open() (err error) {
 		MaxBody:   int(cfg.MappedFileSizeCommitLog), // the limit that counts is checked when a batch is filled
 		SyncFlush: cfg.SyncFlush(), FlushInterval: time.Duration(cfg.FlushIntervalCommitLog) * time.Millisecond,
 		ManualConfirm: s.o.ManualConfirm, AppendCRC: cfg.EnabledAppendPropCRC, VerifyPropCRC: cfg.ForceVerifyPropCRC,
-		SkipCRC: !cfg.CheckCRCOnRecover, Random: !cfg.DataReadAheadEnable,
+		SkipCRC: !cfg.CheckCRCOnRecover, Rewrite: s.failed, Random: !cfg.DataReadAheadEnable,
 		PathFull: func(path string) bool { return s.usage.Load().full[path] },
 	})
 	if err != nil {
@@ -148,8 +154,12 @@ func (s *Store) open() (err error) {
 	return nil
 }
 
-// abandon gives back what a failed Open holds and writes nothing more.
+// abandon gives back what a failed Open holds and writes nothing more, but that it failed.
 func (s *Store) abandon() error {
+	s.notes.Wait()
+	if s.changed {
+		s.noteFailure()
+	}
 	var errs []error
 	if s.queues != nil {
 		errs = append(errs, s.queues.Abandon())
@@ -233,11 +243,13 @@ func (s *Store) close() error {
 		errs = append(errs, s.idx.Close())
 	}
 	errs = append(errs, s.log.Close())
+	s.notes.Wait()
 	if err := errors.Join(errs...); err != nil {
+		s.noteFailure()
 		return errors.Join(err, s.lock.Close())
 	}
-	if message.LogOffset(s.d.done.Load()) == s.log.End() {
-		err = s.removeAbort()
+	if message.LogOffset(s.d.done.Load()) == s.log.End() && (s.indexer == nil || s.indexer.caught.Load()) {
+		err = s.removeAbort() // a Java broker builds nothing after a clean end, so everything must be there
 	}
 	return errors.Join(err, s.lock.Close())
 }
@@ -257,6 +269,7 @@ func (s *Store) logFenced(err error) {
 	}
 	s.flags.set(Fenced, true)
 	s.d.done.Fail(err)
+	s.notes.Go(s.noteFailure)
 	s.o.Log.Error("store is fenced, it takes no more messages until it is restarted; reads go on", "error", err)
 }
 
