@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -31,10 +32,13 @@ type task struct {
 	size  int64
 }
 
-// NewClass makes a class. workers and queue are at least 1; maxWait 0 is no limit of the waiting time, which counts from
-// the reading of the frame.
+// NewClass makes a class. With workers 0 eight more than there are processors run at once; queue is at least 1; maxWait 0
+// is no limit of the waiting time, which counts from the reading of the frame.
 func NewClass(name string, workers, queue int, maxWait time.Duration) *Class {
-	return &Class{name: name, workers: max(workers, 1), queue: max(queue, 1), maxWait: maxWait}
+	if workers <= 0 {
+		workers = 8 + runtime.GOMAXPROCS(0)
+	}
+	return &Class{name: name, workers: workers, queue: max(queue, 1), maxWait: maxWait}
 }
 
 // Name is the name of the class in busy answers.
