@@ -65,7 +65,7 @@ func (s *Store) recover() error {
 		return err
 	}
 	s.changed = true
-	if err := checkpoint.CreateAbort(s.fs, s.abortPath(), os.Getpid()); err != nil {
+	if err := s.writeAbort(); err != nil {
 		return err
 	}
 	if err := r.work(); err != nil {
@@ -89,6 +89,16 @@ func (s *Store) recover() error {
 
 func (s *Store) abortPath() string { return filepath.Join(s.root, "abort") }
 func (s *Store) runPath() string   { return filepath.Join(s.root, checkpoint.Dir, "run") }
+
+// writeAbort creates the abort file: the process id, as a Java broker writes it, and on a second line the time, because in
+// containers all brokers are process 1.
+func (s *Store) writeAbort() error {
+	text := fmt.Sprintf("%d\n%d", os.Getpid(), s.boot)
+	if err := s.fs.WriteFile(s.abortPath(), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("create abort file: %w", err)
+	}
+	return s.fs.SyncDir(s.root)
+}
 
 // writeRun notes whose abort file it is: a Java broker that runs in between writes its own.
 func (s *Store) writeRun() error {

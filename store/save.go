@@ -28,7 +28,6 @@ type saver struct {
 	saved     message.LogOffset // end of the newest running mark
 	durable   message.LogOffset // end of the newest durable mark
 	durableAt time.Time
-	sampled   time.Time
 }
 
 func newSaver(s *Store) *saver {
