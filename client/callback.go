@@ -10,11 +10,7 @@ import (
 )
 
 func (c *Client) remotingConfig() remoting.ClientConfig {
-	cfg := remoting.ClientConfig{Timeout: c.cfg.RequestTimeout, TLS: c.cfg.TLS, Sign: c.cfg.Credentials, Dial: c.cfg.Dial}
-	if c.cfg.BinaryHeaders {
-		cfg.Form = protocol.Binary
-	}
-	return cfg
+	return remoting.ClientConfig{Timeout: c.cfg.RequestTimeout, TLS: c.cfg.TLS, Dial: c.cfg.Dial}
 }
 
 // callbacks are the requests that brokers send to clients.

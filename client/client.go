@@ -104,16 +104,24 @@ func (c *Client) Call(ctx context.Context, addr string, cmd *protocol.Command) (
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.RequestTimeout)
 		defer cancel()
 	}
-	c.dress(cmd)
+	c.dress(addr, cmd)
 	answer, err := c.rpc.Call(ctx, addr, cmd)
 	return answer, c.wrap(addr, answer, err)
 }
 
 // dress puts what is the same in all our requests.
-func (c *Client) dress(cmd *protocol.Command) {
+func (c *Client) dress(addr string, cmd *protocol.Command) {
 	if c.cfg.BinaryHeaders {
 		cmd.Form = protocol.Binary
 	}
+	if c.cfg.Credentials != nil {
+		c.cfg.Credentials(addr, cmd)
+	}
+}
+
+func (c *Client) newID() string {
+	var buf [56]byte
+	return string(c.ids.Append(buf[:0]))
 }
 
 func (c *Client) wrap(addr string, answer *protocol.Command, err error) error {

@@ -33,7 +33,8 @@ type Config struct {
 	RouteInterval time.Duration
 	// HeartbeatInterval is how often brokers are told who we are (30 s, must be below their 120 s).
 	HeartbeatInterval time.Duration
-	// Credentials may add fields to a request before it is sent, for example a signature. It must not block.
+	// Credentials may add fields to a request before it is sent, for example a signature. The fields stand in cmd.Fields, or in cmd.Ext when
+	// that is nil. It must not block.
 	Credentials func(addr string, cmd *protocol.Command)
 	// Logger gets what happens in the background; nothing is logged that a call returns. slog.Default when nil.
 	Logger *slog.Logger

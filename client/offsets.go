@@ -66,7 +66,7 @@ func (b *brokerOffsets) commit(ctx context.Context, offsets map[Queue]int64) (do
 		addr := r.Master(q.Broker)
 		cmd := protocol.NewRequest(protocol.ReqUpdateConsumerOffset, map[string]string{"consumerGroup": b.group, "topic": q.Topic,
 			"queueId": strconv.Itoa(int(q.ID)), "commitOffset": strconv.FormatInt(off, 10), "bname": q.Broker}, nil)
-		b.c.dress(cmd)
+		b.c.dress(addr, cmd)
 		wg.Add(1)
 		b.c.rpc.Async(deadline{ctx, at}, addr, cmd, func(answer *protocol.Command, err error) {
 			defer wg.Done()

@@ -28,9 +28,9 @@ type outgoing struct {
 	reconsumed, most int32
 }
 
-// request addresses o to a queue. The fields have the short names of SEND_MESSAGE_V2.
-func (o *outgoing) request(q Queue) *protocol.Command {
-	f := &protocol.Ext{}
+// request addresses o to a queue. f is overwritten with the fields, which have the short names of SEND_MESSAGE_V2.
+func (o *outgoing) request(q Queue, f *protocol.Ext) *protocol.Command {
+	f.Reset()
 	f.Add("a", o.group)
 	f.Add("b", o.topic)
 	f.Add("c", message.TopicDefault)
@@ -59,7 +59,7 @@ func (p *Producer) encode(m *Message) (*outgoing, error) {
 		return nil, m.refuse("the body has %d bytes, the limit is %d", len(m.Body), p.cfg.MaxMessageSize)
 	}
 	o := &outgoing{code: protocol.ReqSendMessageV2, group: p.cfg.Group, topic: m.Topic, body: m.Body, flag: m.Flag,
-		born: time.Now().UnixMilli(), id: string(p.c.ids.Append(nil)), messages: 1}
+		born: time.Now().UnixMilli(), id: p.c.newID(), messages: 1}
 	o.props = m.appendProperties(make([]byte, 0, 128), o.id)
 	if len(o.props) > maxProperties-brokerRoom {
 		return nil, m.refuse("the properties have %d bytes, the limit is %d", len(o.props), maxProperties-brokerRoom)
@@ -102,7 +102,7 @@ func (p *Producer) encodeBatch(ms []*Message) (*outgoing, []string, error) {
 		case message.IsRetryTopic(m.Topic):
 			return nil, nil, m.refuse("a retry topic takes no batches")
 		}
-		ids[i] = string(p.c.ids.Append(nil))
+		ids[i] = p.c.newID()
 		props = m.appendProperties(props[:0], ids[i])
 		if len(props) > maxProperties-brokerRoom {
 			return nil, nil, m.refuse("the properties have %d bytes, the limit is %d", len(props), maxProperties-brokerRoom)
@@ -112,7 +112,7 @@ func (p *Producer) encodeBatch(ms []*Message) (*outgoing, []string, error) {
 			return nil, nil, m.refuse("the batch has %d bytes with %d of %d messages, the limit is %d", len(o.body), i+1, len(ms), p.cfg.MaxMessageSize)
 		}
 	}
-	o.id = string(p.c.ids.Append(nil))
+	o.id = p.c.newID()
 	o.props = message.AppendProperty(nil, message.PropUniqKey, o.id)
 	o.props = message.AppendProperty(o.props, message.PropWait, strconv.FormatBool(!first.NoWait))
 	return o, ids, nil
@@ -187,8 +187,8 @@ func (c *Client) sendOnce(ctx context.Context, o *outgoing, r *Route, q Queue) (
 	if addr == "" {
 		return Result{}, &RouteError{Topic: q.Topic}
 	}
-	cmd := o.request(q)
-	c.dress(cmd)
+	cmd := o.request(q, &protocol.Ext{})
+	c.dress(addr, cmd)
 	answer, err := c.rpc.Call(ctx, addr, cmd)
 	if err != nil {
 		return Result{}, err

@@ -162,8 +162,8 @@ func (p *Producer) SendOneway(ctx context.Context, m *Message) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := o.request(q)
-	p.c.dress(cmd)
+	cmd := o.request(q, &protocol.Ext{})
+	p.c.dress(addr, cmd)
 	if err := p.c.rpc.Oneway(ctx, addr, cmd); err != nil {
 		p.queues.report(q.Broker, 0, err)
 		return "", &SendError{o.topic, []Attempt{{q, err}}, err}
@@ -285,13 +285,7 @@ func (s *send) run() {
 			if s.end.Before(at) {
 				at = s.end
 			}
-			ctx := deadline{s.ctx, at}
-			// The connection is made first, so that requests are written in the order of the calls.
-			if err = s.connect(ctx, addr); err == nil {
-				cmd := s.o.request(q)
-				s.p.c.dress(cmd)
-				started := time.Now()
-				s.p.c.rpc.Async(ctx, addr, cmd, func(answer *protocol.Command, err error) { s.answered(q, addr, started, answer, err) })
+			if err = s.attempt(q, addr, at); err == nil {
 				return
 			}
 			s.p.queues.report(q.Broker, 0, err)
@@ -305,12 +299,22 @@ func (s *send) run() {
 	}
 }
 
-func (s *send) connect(ctx deadline, addr string) error {
-	timed, cancel := context.WithDeadline(s.ctx, ctx.at)
-	defer cancel()
-	_, err := s.p.c.rpc.Conn(timed, addr)
-	return err
+// attempt writes the request. The connection is made first, on this goroutine, so that requests are written in the order of the calls.
+func (s *send) attempt(q Queue, addr string, at time.Time) error {
+	conn, err := s.p.c.rpc.Conn(deadline{s.ctx, at}, addr)
+	if err != nil {
+		return err
+	}
+	fields := fieldsPool.Get().(*protocol.Ext)
+	defer fieldsPool.Put(fields)
+	cmd := s.o.request(q, fields)
+	s.p.c.dress(addr, cmd)
+	started := time.Now()
+	return conn.Async(at, cmd, func(answer *protocol.Command, err error) { s.answered(q, addr, started, answer, err) })
 }
+
+// fieldsPool keeps the header fields of requests, which are written before Async returns.
+var fieldsPool = sync.Pool{New: func() any { return &protocol.Ext{} }}
 
 // answered runs on a connection's loop.
 func (s *send) answered(q Queue, addr string, started time.Time, answer *protocol.Command, err error) {

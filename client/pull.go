@@ -139,7 +139,7 @@ func (c *Client) pull(ctx context.Context, addr string, p *pull) (PullResult, er
 	cmd := &protocol.Command{Code: code, Version: protocol.Version, Language: protocol.LangJava, Fields: f}
 	ctx, cancel := context.WithTimeout(ctx, p.hold+pullMargin)
 	defer cancel()
-	c.dress(cmd)
+	c.dress(addr, cmd)
 	answer, err := c.rpc.Call(ctx, addr, cmd)
 	if err != nil {
 		return PullResult{}, c.wrap(addr, answer, err)

@@ -74,9 +74,15 @@ var slow = []struct{ took, avoid time.Duration }{
 // report notes how a broker answered. One that could not be reached is avoided for a moment in any case.
 func (s *queueing) report(broker string, took time.Duration, err error) {
 	h := s.health(broker)
+	if err == nil && !s.avoidSlow {
+		if h.badUntil.Load() != 0 {
+			h.badUntil.Store(0)
+		}
+		return
+	}
 	var avoid time.Duration
 	switch {
-	case unreachable(err) || notServing(err):
+	case err != nil && (unreachable(err) || notServing(err)):
 		avoid = time.Second
 		if s.avoidSlow {
 			avoid = 10 * time.Second
