@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epochmq/epochmq/store/internal/goldenstore"
+	"github.com/epochmq/epochmq/internal/goldenstore"
 )
 
 // runInspect returns what the command prints and its exit code.

@@ -15,7 +15,7 @@ import (
 	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store/consumequeue"
 	"github.com/epochmq/epochmq/store/index"
-	"github.com/epochmq/epochmq/store/internal/goldenstore"
+	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/epochmq/epochmq/message"
-	"github.com/epochmq/epochmq/store/internal/goldenstore"
+	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 

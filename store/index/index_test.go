@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/epochmq/epochmq/message"
-	"github.com/epochmq/epochmq/store/internal/goldenstore"
+	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 

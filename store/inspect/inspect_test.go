@@ -17,7 +17,7 @@ import (
 	"github.com/epochmq/epochmq/store/checkpoint"
 	"github.com/epochmq/epochmq/store/consumequeue"
 	"github.com/epochmq/epochmq/store/index"
-	"github.com/epochmq/epochmq/store/internal/goldenstore"
+	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 

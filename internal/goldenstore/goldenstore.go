@@ -61,7 +61,7 @@ type Manifest struct {
 
 func folder() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "testdata", "golden")
+	return filepath.Join(filepath.Dir(file), "..", "..", "store", "testdata", "golden")
 }
 
 // Unpack writes a store to a temporary folder and returns its root.
