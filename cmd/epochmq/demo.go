@@ -22,12 +22,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epochmq/epochmq/client"
+	"github.com/epochmq/epochmq/client/admin"
 	"github.com/epochmq/epochmq/message"
 )
 
 const (
 	demoTopic    = "demo-lines"
 	demoGroup    = "demo-readers"
+	demoQueues   = 8
 	demoInFlight = 256 // sends without an answer, so that the kill hits some
 	demoMaxLine  = 4 << 20
 	demoPatience = 30 * time.Second // without any progress
@@ -162,6 +164,16 @@ func (b *demoBook) completeLocked() {
 	}
 }
 
+// again counts sends that were repeated.
+func (b *demoBook) again(n int) {
+	if n <= 0 {
+		return
+	}
+	b.mu.Lock()
+	b.repeated += n
+	b.mu.Unlock()
+}
+
 // got notes that a consumer was handed a line.
 func (b *demoBook) got(line int, m *client.Received) {
 	b.mu.Lock()
@@ -229,7 +241,7 @@ func runDemo(ctx context.Context, o demoOptions, out, progress io.Writer) (err e
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	srv := &demoServer{dir: dir, flush: o.flush}
-	if err := srv.start(ctx); err != nil {
+	if err := srv.start(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, srv.stop()) }()
@@ -268,19 +280,21 @@ func driveDemo(ctx context.Context, o demoOptions, srv *demoServer, book *demoBo
 	if err != nil {
 		return demoReport{}, err
 	}
+	if err := admin.New(c).PutTopic(ctx, admin.Target{Addr: srv.info.Broker}, admin.NewTopic(demoTopic, demoQueues)); err != nil {
+		return demoReport{}, fmt.Errorf("create topic %s: %w", demoTopic, err)
+	}
+	stopConsumers, err := consumeDemo(ctx, o.consumers, srv.info.Namesrv, quiet, book)
+	if err != nil {
+		return demoReport{}, err
+	}
 	var wg sync.WaitGroup
 	failed := make(chan error, 2)
+	began = time.Now()
 	wg.Go(func() {
 		if err := produceDemo(ctx, p, o.file, book); err != nil && ctx.Err() == nil {
 			failed <- err
 		}
 	})
-	stopConsumers, err := consumeDemo(ctx, o.consumers, srv.info.Namesrv, quiet, book)
-	if err != nil {
-		cancel()
-		wg.Wait()
-		return demoReport{}, err
-	}
 	killed, killedAt, ready := false, 0, time.Duration(0)
 	if !o.noKill {
 		wg.Go(func() {
@@ -289,7 +303,7 @@ func driveDemo(ctx context.Context, o demoOptions, srv *demoServer, book *demoBo
 			case <-ctx.Done():
 				return
 			}
-			at, took, err := srv.killAndRestart(ctx, book)
+			at, took, err := srv.killAndRestart(book)
 			if err != nil {
 				failed <- err
 				return
@@ -339,14 +353,13 @@ func produceDemo(ctx context.Context, p *client.Producer, file string, book *dem
 		sent := time.Now()
 		m := &client.Message{Topic: demoTopic, Body: body, Keys: []string{strconv.Itoa(line)}}
 		var done func(client.Result, error)
-		done = func(_ client.Result, err error) {
+		done = func(r client.Result, err error) {
 			if err == nil {
+				book.again(r.Attempts - 1)
 				book.acknowledged(line, sent)
 				return
 			}
-			book.mu.Lock()
-			book.repeated++
-			book.mu.Unlock()
+			book.again(1)
 			// Not from here: this is the connection's goroutine.
 			retry := func() {
 				if err := p.SendAsync(ctx, m, done); err != nil && ctx.Err() == nil {
@@ -363,7 +376,7 @@ func produceDemo(ctx context.Context, p *client.Producer, file string, book *dem
 		}
 		return ctx.Err()
 	}
-	err := eachLine(file, func(line int, body []byte) error {
+	err := eachDemoLine(file, func(line int, body []byte) error {
 		for {
 			select {
 			case retry := <-again:
@@ -435,7 +448,23 @@ func consumeDemo(ctx context.Context, n int, namesrv string, log *slog.Logger, b
 			return nil, fmt.Errorf("start consumer %d: %w", i, err)
 		}
 	}
-	return stop, nil
+	// The members share the queues out among themselves; until then there is nothing to measure.
+	for end := time.Now().Add(demoPatience); shares(consumers) < demoQueues && time.Now().Before(end) && ctx.Err() == nil; {
+		time.Sleep(2 * time.Millisecond)
+	}
+	return stop, ctx.Err()
+}
+
+// shares returns how many queues have a consumer; 0 while a member has none although there are enough.
+func shares(consumers []*client.Consumer) (n int) {
+	for _, c := range consumers {
+		mine := len(c.Queues())
+		if mine == 0 && len(consumers) <= demoQueues {
+			return 0
+		}
+		n += mine
+	}
+	return n
 }
 
 // demoServer is the server process of a demo.
@@ -450,7 +479,7 @@ type demoServer struct {
 }
 
 // start runs `epochmq dev` on free ports, or on the ports it had before, and returns once it is ready.
-func (s *demoServer) start(ctx context.Context) error {
+func (s *demoServer) start() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -464,9 +493,7 @@ func (s *demoServer) start(ctx context.Context) error {
 			return err
 		}
 	}
-	s.cmd = exec.CommandContext(ctx, self, "dev", "--data", s.dir, "--namesrv-port", ns, "--broker-port", br, "--set", "flushDiskType="+s.flush, "-o", "json")
-	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
-	s.cmd.WaitDelay = stopTimeout
+	s.cmd = exec.Command(self, "dev", "--data", s.dir, "--namesrv-port", ns, "--broker-port", br, "--set", "flushDiskType="+s.flush, "-o", "json")
 	s.stderr = &bytes.Buffer{}
 	s.cmd.Stderr = s.stderr
 	out, err := s.cmd.StdoutPipe()
@@ -490,7 +517,7 @@ func (s *demoServer) start(ctx context.Context) error {
 
 // killAndRestart ends the process without a warning and starts it again. It returns how many lines were acknowledged at the kill and how
 // long the new process took to be ready.
-func (s *demoServer) killAndRestart(ctx context.Context, book *demoBook) (acked int, ready time.Duration, err error) {
+func (s *demoServer) killAndRestart(book *demoBook) (acked int, ready time.Duration, err error) {
 	if err := s.cmd.Process.Kill(); err != nil {
 		return 0, 0, fmt.Errorf("kill the server: %w", err)
 	}
@@ -501,7 +528,7 @@ func (s *demoServer) killAndRestart(ctx context.Context, book *demoBook) (acked 
 	book.restarted = book.killed
 	book.mu.Unlock()
 	begun := time.Now()
-	if err := s.start(ctx); err != nil {
+	if err := s.start(); err != nil {
 		return acked, 0, err
 	}
 	return acked, time.Since(begun), nil
@@ -526,8 +553,8 @@ func (s *demoServer) stop() error {
 	}
 }
 
-// eachLine calls fn with every line of a file, with its line break. The bytes are valid during the call.
-func eachLine(file string, fn func(line int, body []byte) error) error {
+// eachDemoLine calls fn with every line of a file, with its line break. The bytes are valid during the call.
+func eachDemoLine(file string, fn func(line int, body []byte) error) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -568,7 +595,7 @@ func eachLine(file string, fn func(line int, body []byte) error) error {
 }
 
 func countLines(file string) (lines int, size int64, err error) {
-	err = eachLine(file, func(_ int, body []byte) error {
+	err = eachDemoLine(file, func(_ int, body []byte) error {
 		lines++
 		size += int64(len(body))
 		return nil

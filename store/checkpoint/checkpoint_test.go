@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store/consumequeue"
 	"github.com/epochmq/epochmq/store/index"
-	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 

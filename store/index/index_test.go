@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/internal/goldenstore"
+	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 

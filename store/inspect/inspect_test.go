@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/store/checkpoint"
 	"github.com/epochmq/epochmq/store/consumequeue"
 	"github.com/epochmq/epochmq/store/index"
-	"github.com/epochmq/epochmq/internal/goldenstore"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 
