@@ -128,7 +128,7 @@ Exit codes:  0 done, 1 failed, 2 wrong usage`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse("run '"+cmd.CommandPath()+" --help'", "%w", err)
 	})
-	root.AddCommand(newDevCommand(), newNamesrvCommand(), newBrokerCommand(), newProduceCommand(), newConsumeCommand(), newInspectCommand(), newDemoCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newNamesrvCommand(), newBrokerCommand(), newProduceCommand(), newConsumeCommand(), newTopicCommand(), newGroupCommand(), newInspectCommand(), newDemoCommand(), newVersionCommand())
 	return root
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -291,6 +292,10 @@ func (s *sender) printPlaces(r client.Result, n int) {
 // note counts lines that were not acknowledged.
 func (s *sender) note(number int64, n int, err error) {
 	s.failed.Add(int64(n))
+	var tried *client.SendError
+	if errors.As(err, &tried) && len(tried.Attempts) > 1 {
+		err = fmt.Errorf("%w (%d attempts)", tried.Err, len(tried.Attempts))
+	}
 	s.mu.Lock()
 	if s.first == nil {
 		s.first = fmt.Errorf("line %d was not acknowledged: %w", number, err)
