@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/remoting"
 	"github.com/epochmq/epochmq/remoting/protocol"
@@ -37,6 +39,10 @@ type Client struct {
 	started   bool
 	producers map[string]int    // by group: how many
 	groups    map[string]*group // consumer groups by name
+	// introduced is when the last heartbeat of introduce that succeeded began, by address.
+	introduced map[string]time.Time
+
+	flights singleflight.Group // of introduce, by address
 }
 
 // New makes a client. It connects to nothing yet.
@@ -46,7 +52,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, host: localHost(), log: cfg.Logger, beats: make(chan struct{}, 1),
-		producers: map[string]int{}, groups: map[string]*group{}}
+		producers: map[string]int{}, groups: map[string]*group{}, introduced: map[string]time.Time{}}
 	c.id = cfg.clientID(c.host)
 	c.ids = message.NewUniqIDs(c.host, os.Getpid())
 	c.ns.addrs = cfg.NameServers

@@ -62,10 +62,32 @@ func (c *Client) beatAll(ctx context.Context) {
 	wg.Wait()
 }
 
-// introduce sends a heartbeat to one broker, so that it knows our groups before we ask it for something.
-func (c *Client) introduce(ctx context.Context, addr string) error {
-	full, _ := c.heartbeat()
-	return c.beat(ctx, addr, full)
+// introduce sends a heartbeat to one broker, so that it knows our groups before we ask it for something. One that began after since serves
+// as well; callers at the same time share one.
+func (c *Client) introduce(ctx context.Context, addr string, since time.Time) error {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		done := c.introduced[addr].After(since)
+		c.mu.Unlock()
+		if done {
+			return nil
+		}
+		_, err, _ := c.flights.Do(addr, func() (any, error) {
+			begun := time.Now()
+			full, _ := c.heartbeat()
+			err := c.beat(c.ctx, addr, full)
+			if err == nil {
+				c.mu.Lock()
+				c.introduced[addr] = begun
+				c.mu.Unlock()
+			}
+			return nil, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 func (c *Client) beat(ctx context.Context, addr string, h *protocol.HeartbeatData) error {

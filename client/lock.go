@@ -117,6 +117,26 @@ func (g *group) relock(ctx context.Context) {
 	}
 }
 
+// reclaim locks the source's queue again after its broker was lost: one that was restarted remembers no locks, and another member may have been
+// faster. Then the source is given up, which ends its context.
+func (s *source) reclaim() error {
+	if !s.g.needsLocks() {
+		return nil
+	}
+	ours, err := s.g.lockAt(s.ctx, s.q.Broker, []Queue{s.q})
+	if err != nil {
+		return err
+	}
+	if !ours[s.q] || !s.lockFresh() {
+		s.g.log.Warn("lock of a queue is lost", "queue", s.q)
+		s.g.giveUp(s)
+		s.g.wake()
+		return nil
+	}
+	s.confirmLock()
+	return nil
+}
+
 // unlock gives queues back. Best effort: a lock ends by itself.
 func (g *group) unlock(ctx context.Context, list []*source) {
 	if !g.needsLocks() {

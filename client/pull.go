@@ -171,6 +171,7 @@ func (c *Client) pull(ctx context.Context, addr string, p *pull) (PullResult, er
 // fetchAll fetches until the source is halted.
 func (s *source) fetchAll() {
 	fails := 0
+	var failed time.Time // of the last pull; zero when it succeeded
 	for s.ctx.Err() == nil {
 		if !s.hasRoom() {
 			select {
@@ -185,11 +186,12 @@ func (s *source) fetchAll() {
 			}
 			continue
 		}
-		err := s.fetch(fails > 0)
+		err := s.fetch(failed)
 		if err == nil {
-			fails = 0
+			fails, failed = 0, time.Time{}
 			continue
 		}
+		failed = time.Now()
 		if s.ctx.Err() != nil {
 			return
 		}
@@ -222,8 +224,8 @@ func (s *source) recover(err error, fails int) time.Duration {
 	return backoff(fails, 200*time.Millisecond, 3*time.Second)
 }
 
-// fetch makes one pull. After a failure it introduces us first: a broker that was restarted knows no group.
-func (s *source) fetch(afterFailure bool) error {
+// fetch makes one pull. After a failure, at failed, it introduces us first: a broker that was restarted knows no group.
+func (s *source) fetch(failed time.Time) error {
 	c := s.g.c
 	s.mu.Lock()
 	p := pull{group: s.g.cfg.name, q: s.q, offset: s.next, max: s.g.cfg.pullBatch, hold: s.g.cfg.hold, sub: s.sub, commit: -1, lite: s.g.cfg.lite}
@@ -247,8 +249,11 @@ func (s *source) fetch(afterFailure bool) error {
 	if id != 0 {
 		p.commit = -1 // replicas keep no offsets of their own
 	}
-	if afterFailure && !s.g.cfg.manual {
-		if err := c.introduce(s.ctx, addr); err != nil {
+	if !failed.IsZero() && !s.g.cfg.manual {
+		if err := c.introduce(s.ctx, addr, failed); err != nil {
+			return err
+		}
+		if err := s.reclaim(); err != nil || s.ctx.Err() != nil {
 			return err
 		}
 	}

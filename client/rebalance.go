@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/epochmq/epochmq/internal/fastjson"
 	"github.com/epochmq/epochmq/message"
@@ -115,7 +116,7 @@ func (g *group) members(ctx context.Context, r *Route) ([]string, error) {
 }
 
 func (g *group) introduce(ctx context.Context, addr string) {
-	if err := g.c.introduce(ctx, addr); err != nil && ctx.Err() == nil {
+	if err := g.c.introduce(ctx, addr, time.Now()); err != nil && ctx.Err() == nil {
 		g.log.Debug("heartbeat", "addr", addr, "error", err)
 	}
 }
