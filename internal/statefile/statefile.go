@@ -15,7 +15,7 @@ import (
 
 // FS is what the package needs of a file system. OS is the real one.
 type FS interface {
-	WriteFileSync(name string, data []byte, perm fs.FileMode) error // create or replace, then flush to disk
+	WriteFile(name string, data []byte, perm fs.FileMode) error // create or replace, then make durable
 	ReadFile(name string) ([]byte, error)
 	Rename(from, to string) error
 	Link(from, to string) error
@@ -29,7 +29,7 @@ var OS FS = osFS{}
 
 type osFS struct{}
 
-func (osFS) WriteFileSync(name string, data []byte, perm fs.FileMode) (err error) {
+func (osFS) WriteFile(name string, data []byte, perm fs.FileMode) (err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func Write(fsys FS, path string, data []byte) error {
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := fsys.WriteFileSync(tmp, data, 0o644); err != nil {
+	if err := fsys.WriteFile(tmp, data, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := fsys.Remove(spare); err != nil && !errors.Is(err, fs.ErrNotExist) {

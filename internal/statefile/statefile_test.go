@@ -77,13 +77,13 @@ func (s *stopFS) change(fn func() error) error {
 	return fn()
 }
 
-func (s *stopFS) WriteFileSync(name string, b []byte, perm fs.FileMode) error {
+func (s *stopFS) WriteFile(name string, b []byte, perm fs.FileMode) error {
 	if s.left == 1 { // cut off in the middle of the file
-		_ = s.FS.WriteFileSync(name, b[:len(b)/2], perm)
+		_ = s.FS.WriteFile(name, b[:len(b)/2], perm)
 		s.left = 0
 		return errStopped
 	}
-	return s.change(func() error { return s.FS.WriteFileSync(name, b, perm) })
+	return s.change(func() error { return s.FS.WriteFile(name, b, perm) })
 }
 func (s *stopFS) Rename(a, b string) error {
 	return s.change(func() error { return s.FS.Rename(a, b) })
