@@ -59,6 +59,9 @@ func Decompress(src []byte, sysFlag int32, maxSize int) ([]byte, error) {
 		}
 		return bytes.Clone(src), nil
 	}
+	if len(src) == 0 {
+		return nil, fmt.Errorf("expand body: %w", io.ErrUnexpectedEOF)
+	}
 	switch sysFlag & message.CodecMask {
 	case 0, message.CodecZlib:
 		return decompressZlib(src, maxSize)
