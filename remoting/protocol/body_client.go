@@ -42,6 +42,17 @@ type SubscriptionData struct {
 	Topic           string   `json:"topic"`
 }
 
+// UnmarshalFastJSON reads a subscription; without a type it is one by tags.
+func (d *SubscriptionData) UnmarshalFastJSON(n *fastjson.Node) error {
+	type plain SubscriptionData
+	p := plain{ExpressionType: "TAG"}
+	if err := n.Decode(&p); err != nil {
+		return err
+	}
+	*d = SubscriptionData(p)
+	return nil
+}
+
 // Values of ConsumeType, MessageModel and ConsumeFromWhere. Clients send names or ordinals.
 const (
 	ConsumeActively  ConsumeType = "CONSUME_ACTIVELY"
