@@ -91,6 +91,8 @@ func (p *Producer) Close(ctx context.Context) error {
 	err := p.count.Acquire(ctx, int64(p.cfg.MaxInFlight))
 	if err != nil {
 		err = fmt.Errorf("close producer %s: messages are still in flight: %w", p.cfg.Group, err)
+	} else {
+		p.count.Release(int64(p.cfg.MaxInFlight)) // whoever waits for room finds the producer closed
 	}
 	if p.c.dropProducer(p.cfg.Group) {
 		p.c.unregister(context.WithoutCancel(ctx), p.cfg.Group, "")
@@ -126,8 +128,8 @@ func (p *Producer) SendBatch(ctx context.Context, ms []*Message) (Result, error)
 }
 
 // SendAsync sends a message and calls done with the outcome, once, unless it returns an error. It waits only while too much is in flight or
-// a connection is being made. done runs on a connection's loop: it must not block nor send synchronously. Messages for one queue arrive in the
-// order of the calls, as long as none has to be repeated.
+// a connection is being made. done runs on a connection's loop, or within the call when no broker could be reached: it must not block, send or
+// take a lock that is held around the call. Messages for one queue arrive in the order of the calls, as long as none has to be repeated.
 func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(Result, error)) error {
 	o, err := p.encode(m)
 	if err != nil {

@@ -305,6 +305,27 @@ func TestProducerClose(t *testing.T) {
 	assert.Equal(t, 1, c.Broker("a").Count(protocol.ReqUnregisterClient))
 }
 
+func TestCloseFreesWhoWaits(t *testing.T) {
+	c := fakebroker.New(t, "a")
+	c.Topic("T", 1)
+	p := newProducer(t, newClient(t, c), func(cfg *ProducerConfig) { cfg.MaxInFlight, cfg.Timeout, cfg.Retries = 1, 200*time.Millisecond, -1 })
+	failSends(c.Broker("a"), 1, fakebroker.Swallow)
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if _, err := p.Send(context.Background(), &Message{Topic: "T", Body: []byte("x")}); err != nil {
+				var failed *SendError
+				assert.True(t, errors.Is(err, ErrClosed) || errors.As(err, &failed), "%v", err)
+			}
+		}()
+	}
+	eventually(t, func() bool { return c.Broker("a").Count(protocol.ReqSendMessageV2) > 0 }, "one is on its way")
+	require.NoError(t, p.Close(ctxFor(t)))
+	wg.Wait()
+}
+
 func TestHooksSeeSends(t *testing.T) {
 	c := fakebroker.New(t, "a")
 	c.Topic("T", 1)
