@@ -264,8 +264,8 @@ func (s *Store) fence(cause error) { s.log.Fence(cause) }
 
 // logFenced is told by the log, on whatever goroutine met the failure, that it takes nothing more.
 func (s *Store) logFenced(err error) {
-	if err == nil || !s.cause.CompareAndSwap(nil, &err) {
-		return
+	if err == nil || errors.Is(err, commitlog.ErrClosed) || !s.cause.CompareAndSwap(nil, &err) {
+		return // passed, or the log was closed in good order
 	}
 	s.flags.set(Fenced, true)
 	s.d.done.Fail(err)
