@@ -105,7 +105,7 @@ func (f *produceFlags) run(cmd *cobra.Command, files []string) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	s := &sender{f: f, p: p, out: cmd.OutOrStdout(), stop: cancel, begun: time.Now()}
+	s := &sender{f: f, p: p, out: cmd.OutOrStdout(), stop: cancel, begun: time.Now(), ends: map[client.Queue]int64{}}
 	if f.perSecond > 0 {
 		s.limit = rate.NewLimiter(rate.Limit(f.perSecond), max(1, int(f.perSecond/10)))
 	}
@@ -115,6 +115,7 @@ func (f *produceFlags) run(cmd *cobra.Command, files []string) error {
 	defer end()
 	cerr := p.Close(closing)
 	s.wg.Wait()
+	s.awaitReadable(cmd.Context(), c)
 	bar.close()
 	if err == nil {
 		err = cerr
@@ -135,9 +136,47 @@ type sender struct {
 	wg                  sync.WaitGroup // messages in flight
 
 	mu    sync.Mutex
-	out   io.Writer // guarded by mu
-	first error     // guarded by mu: of the line that failed first
-	werr  error     // guarded by mu: of out
+	ends  map[client.Queue]int64 // guarded by mu: behind the last acknowledged message
+	out   io.Writer              // guarded by mu
+	first error                  // guarded by mu: of the line that failed first
+	werr  error                  // guarded by mu: of out
+}
+
+// readableTimeout bounds awaitReadable.
+const readableTimeout = 3 * time.Second
+
+// awaitReadable waits until what was acknowledged can be read: brokers let consumers see a message, and name servers learn of a new topic,
+// a moment after the answer. Whoever reads the topic to its end after this command finds every line.
+func (s *sender) awaitReadable(ctx context.Context, c *client.Client) {
+	ctx, cancel := context.WithTimeout(ctx, readableTimeout)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock() // nothing is in flight any more
+	for q, end := range s.ends {
+		for {
+			if most, err := c.MaxOffset(ctx, q); err == nil && most >= end {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// acknowledged counts n messages from a place on.
+func (s *sender) acknowledged(r client.Result, n int) {
+	s.acked.Add(int64(n))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends[r.Queue] = max(s.ends[r.Queue], r.Offset+int64(n))
+	for i := range int64(n) {
+		if s.f.acks && s.werr == nil {
+			_, s.werr = fmt.Fprintf(s.out, "%s/%d@%d\n", r.Queue.Topic, r.Queue.ID, r.Offset+i)
+		}
+	}
 }
 
 // sendAll sends every line of the files, or of stdin when there are none.
@@ -261,10 +300,7 @@ func (s *sender) send(ctx context.Context, batch []*client.Message, numbers []in
 			s.note(numbers[0], len(batch), err)
 			return
 		}
-		s.acked.Add(int64(len(batch)))
-		if s.f.acks {
-			s.printPlaces(r, len(batch))
-		}
+		s.acknowledged(r, len(batch))
 	}
 	// What was read is sent also when reading ends: only the delivery timeout gives up.
 	ctx = context.WithoutCancel(ctx)
@@ -276,16 +312,6 @@ func (s *sender) send(ctx context.Context, batch []*client.Message, numbers []in
 	}
 	if err != nil {
 		done(client.Result{}, err)
-	}
-}
-
-func (s *sender) printPlaces(r client.Result, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range int64(n) {
-		if s.werr == nil {
-			_, s.werr = fmt.Fprintf(s.out, "%s/%d@%d\n", r.Queue.Topic, r.Queue.ID, r.Offset+i)
-		}
 	}
 }
 
