@@ -79,6 +79,7 @@ func (s *Server) register(req *remoting.Request, resp *remoting.Response) error 
 	} else if ok {
 		r.Timeout = time.Duration(ms) * time.Millisecond
 	}
+	r.Whole, _, _ = req.Bool("epochmqWholeTable")
 	if v, ok, _ := req.Bool("enableActingMaster"); ok {
 		r.ActingMaster = &v
 	}
@@ -166,7 +167,7 @@ func (s *Server) route(req *remoting.Request, resp *remoting.Response) error {
 	r := s.table.Route(string(topic))
 	s.mu.RUnlock()
 	if r == nil {
-		return protocol.Errorf(protocol.TopicNotExist, "No topic route info in name server for the topic: %s\nIt exists once a broker has registered it: create it with updateTopic, or let a broker create it by sending.", topic)
+		return protocol.Errorf(protocol.TopicNotExist, "No topic route info in name server for the topic: %s\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.", topic)
 	}
 	if cfg.OrderMessageEnable {
 		if v, ok := s.kv.Get(orderTopicNamespace, string(topic)); ok {

@@ -33,6 +33,7 @@ type Registration struct {
 	ActingMaster                  *bool         // nil: an old broker that does not know the feature
 	Zone                          string
 	Body                          *protocol.RegisterBrokerBody // never nil
+	Whole                         bool                         // the topics are all that the broker has: others leave its route
 	Channel                       any                          // the connection, compared only
 }
 
@@ -171,7 +172,8 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 // applyTopics takes over the topics of a registration.
 func (t *Table) applyTopics(r *Registration, g *group, all, prime bool) {
 	w := &r.Body.Topics
-	if t.cfg.DeleteTopicsOnRegister && len(w.TopicQueueMappingInfoMap) == 0 && len(w.TopicConfigTable) != 1 {
+	whole := r.Whole || t.cfg.DeleteTopicsOnRegister && len(w.TopicConfigTable) != 1
+	if whole && len(w.TopicQueueMappingInfoMap) == 0 {
 		for topic, brokers := range t.topics {
 			if _, ok := w.TopicConfigTable[topic]; !ok {
 				delete(brokers, r.Broker)

@@ -101,7 +101,7 @@ func (s *script) command(t *testing.T, line string) string {
 			}
 			body.Topics.TopicConfigTable[name] = &protocol.TopicConfig{TopicName: name, ReadQueueNums: 4, WriteQueueNums: 4, Perm: int32(p)}
 		}
-		r := &Registration{Cluster: "c", Broker: arg["broker"], Addr: arg["addr"], HAAddr: arg["addr"] + "-ha", ID: num("id"), Timeout: time.Duration(num("timeout")) * time.Millisecond, Zone: arg["zone"], Body: body}
+		r := &Registration{Cluster: "c", Broker: arg["broker"], Addr: arg["addr"], HAAddr: arg["addr"] + "-ha", ID: num("id"), Timeout: time.Duration(num("timeout")) * time.Millisecond, Zone: arg["zone"], Body: body, Whole: arg["whole"] == "true"}
 		if arg["channel"] != "" {
 			r.Channel = arg["channel"]
 		}
