@@ -18,9 +18,9 @@ type Config struct {
 	ReturnOrderTopicConfigToBroker    bool  `property:"returnOrderTopicConfigToBroker" default:"true" live:"true" effect:"honoured"`
 	EnableAllTopicList                bool  `property:"enableAllTopicList" default:"true" live:"true" effect:"honoured"`
 	EnableTopicList                   bool  `property:"enableTopicList" default:"true" live:"true" effect:"honoured"`
-	SupportActingMaster               bool  `property:"supportActingMaster" default:"false" effect:"honoured"`
-	NotifyMinBrokerIDChanged          bool  `property:"notifyMinBrokerIdChanged" default:"false" effect:"honoured"`
-	DeleteTopicWithBrokerRegistration bool  `property:"deleteTopicWithBrokerRegistration" default:"false" effect:"honoured"`
+	SupportActingMaster               bool  `property:"supportActingMaster" default:"false" live:"true" effect:"honoured"`
+	NotifyMinBrokerIDChanged          bool  `property:"notifyMinBrokerIdChanged" default:"false" live:"true" effect:"honoured"`
+	DeleteTopicWithBrokerRegistration bool  `property:"deleteTopicWithBrokerRegistration" default:"false" live:"true" effect:"honoured"`
 	NeedWaitForService                bool  `property:"needWaitForService" default:"false" live:"true" effect:"honoured"`
 	WaitSecondsForService             int   `property:"waitSecondsForService" default:"45" live:"true" effect:"honoured"`
 	ScanNotActiveBrokerInterval       int64 `property:"scanNotActiveBrokerInterval" default:"5000" effect:"none: silent brokers are dropped at the very instant"`
@@ -48,6 +48,12 @@ type Config struct {
 	ServerNettyWorkerGroupEnable         bool `property:"serverNettyWorkerGroupEnable" default:"true" effect:"none: no Netty"`
 	ServerPooledByteBufAllocatorEnable   bool `property:"serverPooledByteBufAllocatorEnable" default:"true" effect:"none: no Netty"`
 	UseEpollNativeSelector               bool `property:"useEpollNativeSelector" default:"false" effect:"none: no Netty"`
+}
+
+// table is what the route table needs of it.
+func (c *Config) table() TableConfig {
+	return TableConfig{SupportActingMaster: c.SupportActingMaster, DeleteTopicsOnRegister: c.DeleteTopicWithBrokerRegistration,
+		NotifyMinBrokerIDChanged: c.NotifyMinBrokerIDChanged}
 }
 
 // Validate refuses what the name server cannot do.

@@ -161,7 +161,7 @@ func (s *Server) route(req *remoting.Request, resp *remoting.Response) error {
 	}
 	topic, ok := req.Get("topic")
 	if !ok {
-		return protocol.Missing("topic")
+		topic = []byte("null") // what RocketMQ looks for then
 	}
 	s.mu.RLock()
 	r := s.table.Route(string(topic))

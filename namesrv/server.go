@@ -73,13 +73,17 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{log: log, settings: opts.Settings, kv: kv, wake: make(chan struct{}, 1)}
 	s.cfg.Store(&cfg)
-	s.table = NewTable(TableConfig{SupportActingMaster: cfg.SupportActingMaster, DeleteTopicsOnRegister: cfg.DeleteTopicWithBrokerRegistration, NotifyMinBrokerIDChanged: cfg.NotifyMinBrokerIDChanged})
+	opts.Settings.Put("kvConfigPath", path) // so that listings show it
+	s.table = NewTable(cfg.table())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	opts.Settings.Forbid("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 	opts.Settings.Forbid(strings.Split(cfg.ConfigBlackList, ";")...)
 	opts.Settings.OnChange(&cfg, func(v any) {
 		next := v.(Config)
 		s.cfg.Store(&next)
+		s.mu.Lock()
+		s.table.Configure(next.table())
+		s.mu.Unlock()
 	})
 	mux := remoting.NewMux()
 	s.routes(mux)
@@ -105,6 +109,7 @@ func (s *Server) Start() error {
 	if err := s.server.Start(); err != nil {
 		return err
 	}
+	s.settings.Put("listenPort", strconv.Itoa(s.Port()))
 	s.wg.Go(s.expire)
 	s.log.Info("name server started", "addr", s.server.Addr())
 	return nil
@@ -151,13 +156,9 @@ func (s *Server) expire() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now := time.Now()
-		s.mu.RLock()
-		gone, next := s.table.Expire(now)
-		s.mu.RUnlock()
+		gone, next := s.dropExpired(time.Now())
 		for _, e := range gone {
 			s.log.Warn("broker gave no sign of life and is dropped", "broker", e.Broker, "id", e.ID, "addr", e.Addr)
-			s.drop(e)
 			if c, ok := e.Channel.(*remoting.Conn); ok && c != nil {
 				c.Close()
 			}
@@ -176,7 +177,22 @@ func (s *Server) expire() {
 	}
 }
 
-// drop unregisters a broker that expired or whose connection closed, unless it has registered through another connection since.
+// dropExpired unregisters the brokers whose time has run out, under one lock so that no sign of life comes between.
+func (s *Server) dropExpired(now time.Time) (gone []Expired, next time.Time) {
+	var changes []*MinBrokerChange
+	s.mu.Lock()
+	gone, next = s.table.Expire(now)
+	for _, e := range gone {
+		changes = append(changes, s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.ID, e.Channel))
+	}
+	s.mu.Unlock()
+	for _, c := range changes {
+		s.notify(c)
+	}
+	return gone, next
+}
+
+// drop unregisters a broker whose connection closed, unless it has registered through another connection since.
 func (s *Server) drop(e Expired) {
 	s.mu.Lock()
 	change := s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.ID, e.Channel)

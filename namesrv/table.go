@@ -127,8 +127,8 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 	g.data.EnableActingMaster = r.ActingMaster != nil && *r.ActingMaster
 	g.zone = r.Zone
 	g.data.ZoneName = nil
-	if r.Zone != "" {
-		g.data.ZoneName = &r.Zone
+	if zone := r.Zone; zone != "" { // a copy: the registration with its topics must not stay in memory
+		g.data.ZoneName = &zone
 	}
 	before, had := minID(g.data.BrokerAddrs)
 	minChanged := had && r.ID < before
@@ -142,7 +142,7 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 	lowest, _ := minID(g.data.BrokerAddrs)
 	prime := r.ActingMaster != nil && r.ID != 0 && r.ID == lowest
 	if r.ID == 0 || prime {
-		t.applyTopics(r, g, first || !known && r.ID == 0, prime)
+		t.applyTopics(r, g, first || !known, prime)
 	}
 	m := member{r.Cluster, r.Addr}
 	timeout := r.Timeout
@@ -235,9 +235,6 @@ func (t *Table) Unregister(cluster, broker, addr string, id int64, channel any) 
 		return nil
 	}
 	g := t.groups[broker]
-	if g != nil && g.data.Cluster != cluster {
-		return nil
-	}
 	delete(t.live, m)
 	delete(t.filters, m)
 	if g == nil || g.data.BrokerAddrs[id] != addr {
@@ -312,6 +309,9 @@ func (t *Table) QueryVersion(cluster, addr string, v protocol.DataVersion, now t
 	have := l.version
 	return have != v, &have
 }
+
+// Configure replaces the configuration.
+func (t *Table) Configure(cfg TableConfig) { t.cfg = cfg }
 
 // Expired is a broker that gave no sign of life in time.
 type Expired struct {
