@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/epochmq/epochmq/conf"
@@ -38,6 +40,7 @@ An environment variable EPOCHMQ_LISTENPORT (EPOCHMQ_ and the key in capitals) ov
 				return advise(err, "change the configuration file or the file it names")
 			}
 			if err := s.Start(); err != nil {
+				err = errors.Join(err, s.Close())
 				return explainPort(err, "set listenPort in the file given with -c, or EPOCHMQ_LISTENPORT")
 			}
 			return untilStopped(cmd.Context(), log, s.Close)
