@@ -21,7 +21,7 @@ import (
 	"github.com/epochmq/epochmq/internal/statefile"
 )
 
-// EnvPrefix begins the environment variable of a key: EPOCHMQ_LISTENPORT for listenPort.
+// EnvPrefix begins the environment variable of a key: EPOCHMQ_LISTENPORT or EPOCHMQ_LISTEN_PORT for listenPort.
 const EnvPrefix = "EPOCHMQ_"
 
 // Key describes one configuration key.
@@ -44,11 +44,12 @@ func (e *ForbiddenError) Error() string {
 type Set struct {
 	log *slog.Logger
 
+	changing sync.Mutex // held over a whole Apply, so that file and components see changes in one order; taken before mu
+
 	mu        sync.Mutex
 	parts     []*part
-	byKey     map[string]*slot // by spelling
-	byFold    map[string]*slot // by lower case, as the environment and viper see it
-	path      string           // file that changes are written to; empty: none
+	keys      map[string][]*slot // by lower case; several when components share a key, the first one's tags count
+	path      string             // file that changes are written to; empty: none
 	blacklist []string
 	given     map[string]bool // keys that file, environment or flags set
 	unknown   []string
@@ -66,12 +67,14 @@ type slot struct {
 	at   int // field index
 }
 
+func (s *slot) text() string { return text(s.part.value.Field(s.at)) }
+
 // New returns an empty set that warns through log.
 func New(log *slog.Logger) *Set {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Set{log: log, byKey: map[string]*slot{}, byFold: map[string]*slot{}, given: map[string]bool{}}
+	return &Set{log: log, keys: map[string][]*slot{}, given: map[string]bool{}}
 }
 
 // Register adds a component's struct, given by pointer, and fills it with its defaults. The Set keeps a copy; read values in force through
@@ -97,13 +100,13 @@ func (s *Set) Register(component any) error {
 				return fmt.Errorf("default of key %s: %w", name, err)
 			}
 		}
-		if first, ok := s.byKey[name]; ok {
-			_, _ = assign(p.value.Field(i), text(first.part.value.Field(first.at)))
-			s.byKey[name+"\x00"+strconv.Itoa(len(s.parts))] = &slot{p, k, i}
-			continue
+		fold := strings.ToLower(name)
+		if all := s.keys[fold]; len(all) > 0 {
+			if _, err := assign(p.value.Field(i), all[0].text()); err != nil {
+				return fmt.Errorf("key %s, which two components share: %w", name, err)
+			}
 		}
-		s.byKey[name] = &slot{p, k, i}
-		s.byFold[strings.ToLower(name)] = s.byKey[name]
+		s.keys[fold] = append(s.keys[fold], &slot{p, k, i})
 	}
 	s.parts = append(s.parts, p)
 	v.Elem().Set(p.value)
@@ -153,27 +156,17 @@ func (s *Set) Put(key, value string) bool {
 }
 
 func (s *Set) putLocked(key, value string) bool {
-	sl, ok := s.byFold[strings.ToLower(key)]
-	if !ok {
+	all := s.keys[strings.ToLower(key)]
+	if len(all) == 0 {
 		return false
 	}
-	for _, each := range s.slotsLocked(sl.key.Name) {
+	for _, each := range all {
 		if _, err := assign(each.part.value.Field(each.at), value); err != nil {
-			s.log.Warn("configuration value is ignored", "key", sl.key.Name, "value", value, "error", err)
+			s.log.Warn("configuration value is ignored", "key", all[0].key.Name, "value", value, "error", err)
 		}
 	}
-	s.given[sl.key.Name] = true
+	s.given[all[0].key.Name] = true
 	return true
-}
-
-// slotsLocked returns every field that a key sets.
-func (s *Set) slotsLocked(name string) (all []*slot) {
-	for k, sl := range s.byKey {
-		if k == name || strings.HasPrefix(k, name+"\x00") {
-			all = append(all, sl)
-		}
-	}
-	return all
 }
 
 // Given reports whether file, environment or flags set a key.
@@ -190,13 +183,10 @@ func (s *Set) Unknown() []string { s.mu.Lock(); defer s.mu.Unlock(); return slic
 func (s *Set) Keys() []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]Key, 0, len(s.byKey))
-	for name, sl := range s.byKey {
-		if strings.Contains(name, "\x00") {
-			continue
-		}
-		k := sl.key
-		k.Value = text(sl.part.value.Field(sl.at))
+	list := make([]Key, 0, len(s.keys))
+	for _, all := range s.keys {
+		k := all[0].key
+		k.Value = all[0].text()
 		list = append(list, k)
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
@@ -220,26 +210,21 @@ func (s *Set) Text() string {
 // and handed to OnChange. Keys that are not live take effect at the next start. Errors: *ForbiddenError, a value that does not parse, what
 // Validate says, or the file's.
 func (s *Set) Apply(changes map[string]string) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.mu.Lock()
-	touched, known, err := s.prepareLocked(changes)
-	if err == nil && len(known) > 0 && s.path != "" {
-		err = s.persistLocked(known)
-	}
+	known, err := s.checkLocked(changes)
+	path := s.path
+	s.mu.Unlock()
 	if err != nil || len(known) == 0 {
-		s.mu.Unlock()
 		return err
 	}
-	type call struct {
-		fns   []func(any)
-		value any
+	if path != "" {
+		if err := persist(path, known); err != nil {
+			return err
+		}
 	}
-	var calls []call
-	for p, v := range touched {
-		p.value.Set(v)
-		calls = append(calls, call{slices.Clone(p.onChange), v.Interface()})
-	}
-	s.mu.Unlock()
-	for _, c := range calls {
+	for _, c := range s.take(known) {
 		for _, fn := range c.fns {
 			fn(c.value)
 		}
@@ -247,54 +232,84 @@ func (s *Set) Apply(changes map[string]string) error {
 	return nil
 }
 
-// prepareLocked makes changed copies of the structs that are touched, and the changes in the keys' own spelling.
-func (s *Set) prepareLocked(changes map[string]string) (map[*part]reflect.Value, map[string]string, error) {
+// call is a component's new value and who waits for it.
+type call struct {
+	fns   []func(any)
+	value any
+}
+
+// take makes checked changes the values in force.
+func (s *Set) take(known map[string]string) (calls []call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	touched := map[*part]bool{}
+	for key, value := range known {
+		for _, each := range s.keys[strings.ToLower(key)] {
+			if _, err := assign(each.part.value.Field(each.at), value); err != nil {
+				s.log.Error("checked configuration value is refused", "key", key, "error", err)
+			}
+			touched[each.part] = true
+		}
+	}
+	for _, p := range s.parts {
+		if touched[p] {
+			v := reflect.New(p.value.Type()).Elem()
+			v.Set(p.value)
+			calls = append(calls, call{slices.Clone(p.onChange), v.Interface()})
+		}
+	}
+	return calls
+}
+
+// checkLocked tries changes on copies of the structs that they touch and returns them in the keys' own spelling, without unknown ones.
+func (s *Set) checkLocked(changes map[string]string) (known map[string]string, err error) {
 	for key := range changes {
 		for _, no := range s.blacklist {
 			if strings.EqualFold(key, strings.TrimSpace(no)) {
-				return nil, nil, &ForbiddenError{key}
+				return nil, &ForbiddenError{key}
 			}
 		}
 	}
-	touched := map[*part]reflect.Value{}
-	known := map[string]string{}
+	copies := map[*part]reflect.Value{}
+	known = map[string]string{}
 	for key, value := range changes {
-		sl, ok := s.byFold[strings.ToLower(key)]
-		if !ok {
+		all := s.keys[strings.ToLower(key)]
+		if len(all) == 0 {
 			continue
 		}
 		if strings.ContainsAny(value, "\n\r\x00") {
-			return nil, nil, fmt.Errorf("key %s: a value may not hold a line break", key)
+			return nil, fmt.Errorf("key %s: a value may not hold a line break", key)
 		}
-		for _, each := range s.slotsLocked(sl.key.Name) {
-			v, ok := touched[each.part]
+		for _, each := range all {
+			v, ok := copies[each.part]
 			if !ok {
 				v = reflect.New(each.part.value.Type()).Elem()
 				v.Set(each.part.value)
-				touched[each.part] = v
+				copies[each.part] = v
 			}
 			if _, err := assign(v.Field(each.at), value); err != nil {
-				return nil, nil, fmt.Errorf("key %s: %w", sl.key.Name, err)
+				return nil, fmt.Errorf("key %s: %w", each.key.Name, err)
 			}
 		}
-		known[sl.key.Name] = value
+		known[all[0].key.Name] = value
 	}
-	for _, v := range touched {
+	for _, v := range copies {
 		if c, ok := v.Addr().Interface().(interface{ Validate() error }); ok {
 			if err := c.Validate(); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 	}
-	return touched, known, nil
+	return known, nil
 }
 
-func (s *Set) persistLocked(changes map[string]string) error {
-	old, err := os.ReadFile(s.path)
+// persist changes keys in the configuration file.
+func persist(path string, changes map[string]string) error {
+	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("keep the changed configuration: %w", err)
 	}
-	if err := statefile.Write(statefile.OS, s.path, editProperties(old, changes)); err != nil {
+	if err := statefile.Write(statefile.OS, path, editProperties(old, changes)); err != nil {
 		return fmt.Errorf("keep the changed configuration: %w", err)
 	}
 	return nil

@@ -21,9 +21,9 @@ func (codec) Decode(b []byte, into map[string]any) error {
 	if err != nil {
 		return err
 	}
-	for _, k := range p.Keys() {
+	for _, k := range p.Keys() { // in the order of the file: of two spellings the later one counts
 		v, _ := p.Get(k)
-		into[k] = v
+		into[strings.ToLower(k)] = v
 	}
 	return nil
 }
@@ -86,16 +86,29 @@ func (s *Set) Load(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
-	for fold, sl := range s.byFold {
+	for fold, all := range s.keys {
 		// A key without a binding is invisible to viper in the environment.
-		if err := v.BindEnv(fold, EnvPrefix+strings.ToUpper(fold)); err != nil {
-			return fmt.Errorf("bind environment of %s: %w", sl.key.Name, err)
+		name := all[0].key.Name
+		if err := v.BindEnv(fold, EnvPrefix+strings.ToUpper(fold), EnvPrefix+upperSnake(name)); err != nil {
+			return fmt.Errorf("bind environment of %s: %w", name, err)
 		}
 		if v.IsSet(fold) {
 			s.putLocked(fold, v.GetString(fold))
 		}
 	}
 	return nil
+}
+
+// upperSnake turns brokerIP1 into BROKER_IP1.
+func upperSnake(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		if c := name[i]; i > 0 && c >= 'A' && c <= 'Z' && (name[i-1] < 'A' || name[i-1] > 'Z') {
+			b.WriteByte('_')
+		}
+		b.WriteByte(name[i])
+	}
+	return strings.ToUpper(b.String())
 }
 
 var plausibleKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.\-]*$`)
@@ -108,7 +121,7 @@ func (s *Set) noteUnknown(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range p.Keys() {
-		if _, ok := s.byFold[strings.ToLower(k)]; !ok && plausibleKey.MatchString(k) {
+		if len(s.keys[strings.ToLower(k)]) == 0 && plausibleKey.MatchString(k) {
 			s.unknown = append(s.unknown, k)
 		}
 	}
@@ -121,8 +134,12 @@ func (s *Set) noteUnknown(b []byte) error {
 }
 
 // editProperties changes keys of a property file and leaves every other line as it is. The last line of a repeated key is the one that
-// counts, so all are changed. New keys go to the end, sorted.
+// counts, so all are changed, in whatever case they are written. New keys go to the end, sorted.
 func editProperties(old []byte, changes map[string]string) []byte {
+	names := map[string]string{} // by lower case
+	for key := range changes {
+		names[strings.ToLower(key)] = key
+	}
 	var out []string
 	done := map[string]bool{}
 	lines := strings.Split(strings.TrimSuffix(string(old), "\n"), "\n")
@@ -130,20 +147,16 @@ func editProperties(old []byte, changes map[string]string) []byte {
 		lines = nil
 	}
 	for i := 0; i < len(lines); i++ {
-		key := lineKey(lines[i])
-		value, ok := changes[key]
-		if !ok {
-			out = append(out, lines[i])
-			for continues(lines[i]) && i+1 < len(lines) {
-				i++
-				out = append(out, lines[i])
-			}
-			continue
-		}
+		first := i
 		for continues(lines[i]) && i+1 < len(lines) {
 			i++
 		}
-		out = append(out, key+"="+escape(value))
+		key, ok := names[strings.ToLower(lineKey(lines[first]))]
+		if !ok {
+			out = append(out, lines[first:i+1]...)
+			continue
+		}
+		out = append(out, key+"="+escape(changes[key]))
 		done[key] = true
 	}
 	var fresh []string
@@ -153,6 +166,9 @@ func editProperties(old []byte, changes map[string]string) []byte {
 		}
 	}
 	sort.Strings(fresh)
+	if n := len(out); n > 0 && len(fresh) > 0 && continues(out[n-1]) {
+		out[n-1] = strings.TrimSuffix(out[n-1], `\`) // the last line's backslash would take in the first new one
+	}
 	return []byte(strings.Join(append(out, fresh...), "\n") + "\n")
 }
 
