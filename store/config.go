@@ -146,8 +146,9 @@ func (c *Config) Root() string {
 func (c *Config) LogPaths() (writable, readOnly []string) {
 	readOnly = splitPaths(c.ReadOnlyCommitLogStorePaths)
 	all := splitPaths(c.StorePathCommitLog)
-	if len(all) == 0 {
-		all = []string{filepath.Join(c.Root(), "commitlog")}
+	// The default is one folder, whatever the name of the root holds.
+	if own := filepath.Join(c.Root(), "commitlog"); len(all) == 0 || filepath.Clean(c.StorePathCommitLog) == own {
+		all = []string{own}
 	}
 	ro := make(map[string]bool)
 	for _, p := range readOnly {

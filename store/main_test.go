@@ -3,6 +3,7 @@ package store
 import (
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,5 +68,24 @@ func allRecords(t testing.TB, s *Store, topic string, id int32, visit func(at me
 		require.Greater(t, r.Next, at, "status %v", r.Status)
 		at = r.Next
 		r.Release()
+	}
+}
+
+func TestLogPaths(t *testing.T) {
+	for _, c := range []struct {
+		root, list, readOnly string
+		want                 string
+	}{
+		{"/a,b", "", "", "/a,b/commitlog"},
+		{"/a,b", "/a,b/commitlog", "", "/a,b/commitlog"},
+		{"/a", "/x,/y", "", "/x /y"},
+		{"/a", "/x,/y", "/x", "/y"},
+	} {
+		cfg := Defaults()
+		cfg.StorePathRootDir, cfg.StorePathCommitLog, cfg.ReadOnlyCommitLogStorePaths = c.root, c.list, c.readOnly
+		writable, _ := cfg.LogPaths()
+		if got := strings.Join(writable, " "); got != c.want {
+			t.Errorf("root %s, list %q, read-only %q: %s, want %s", c.root, c.list, c.readOnly, got, c.want)
+		}
 	}
 }
