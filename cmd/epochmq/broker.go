@@ -9,6 +9,7 @@ import (
 
 	"github.com/epochmq/epochmq/broker"
 	"github.com/epochmq/epochmq/store"
+	"github.com/epochmq/epochmq/store/mappedfile"
 )
 
 func newBrokerCommand() *cobra.Command {
@@ -87,8 +88,11 @@ func closeBroker(b *broker.Broker, log *slog.Logger) error {
 // explainStore adds what to do to an error of opening a store.
 func explainStore(err error) error {
 	var no *store.UnsupportedError
-	if errors.As(err, &no) {
+	switch {
+	case errors.As(err, &no):
 		return err // says what to do
+	case errors.Is(err, mappedfile.ErrLocked):
+		return advise(err, "stop the process that has it, or use another folder")
 	}
 	return advise(err, "'epochmq inspect' on storePathRootDir says what is there")
 }

@@ -59,6 +59,8 @@ func (f *serverFlags) start(stderr io.Writer) (log *slog.Logger, stop func(), er
 		w, stop = file, func() { _ = file.Close() }
 	}
 	log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	closeLog, endTrim := stop, trimWhenIdle()
+	stop = func() { endTrim(); closeLog() }
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -68,8 +70,8 @@ func (f *serverFlags) start(stderr io.Writer) (log *slog.Logger, stop func(), er
 			stop()
 			return nil, nil, advise(fmt.Errorf("serve profiles: %w", err), "choose another --pprof address")
 		}
-		closeLog := stop
-		stop = func() { end(); closeLog() }
+		rest := stop
+		stop = func() { end(); rest() }
 	}
 	return log, stop, nil
 }
