@@ -3,6 +3,8 @@
 package conformance
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -27,18 +29,43 @@ func TestJavaClients(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			ns := cluster.Namesrv(t)
-			ns.Start()
-			broker := cluster.Broker(t, ns.Addr, filepath.Join(t.TempDir(), "store"), nil)
-			broker.Start()
-			awaitRoute(t, ns.Addr, "TBW102")
-			out, err := java(t, c.version, 10*time.Minute, c.props, append([]string{"Conformance", ns.Addr}, c.only...)...)
+			namesrv, broker := startBroker(t, c.version)
+			only := c.only
+			if v := os.Getenv("EPOCHMQ_CONFORMANCE_ONLY"); v != "" {
+				only = strings.Split(v, ",")
+			}
+			props := append([]string{fmt.Sprint("-Doracle=", oracle())}, c.props...)
+			out, err := java(t, c.version, 15*time.Minute, props, append([]string{"Conformance", namesrv}, only...)...)
 			report(t, out, err)
-			if code := broker.Stop(20 * time.Second); code != 0 {
+			if code := broker.Stop(30 * time.Second); code != 0 && !oracle() {
 				t.Errorf("broker ended with %d", code)
 			}
 		})
 	}
+}
+
+// oracle tells that the scenarios are to be checked themselves, against a real broker: EPOCHMQ_CONFORMANCE_ORACLE=1.
+func oracle() bool { return os.Getenv("EPOCHMQ_CONFORMANCE_ORACLE") != "" }
+
+// startBroker starts a name server and a broker, ours unless the scenarios themselves are checked.
+func startBroker(t *testing.T, version string) (namesrv string, broker *cluster.Process) {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "store")
+	ns := cluster.Namesrv(t)
+	if oracle() {
+		ns = javaNamesrv(t, version)
+	}
+	ns.Start()
+	if oracle() {
+		broker = javaBroker(t, version, ns.Addr, cluster.FreePorts(t, 1)[0], root, map[string]string{
+			"mappedFileSizeCommitLog": "67108864", "mappedFileSizeConsumeQueue": "600000", "maxHashSlotNum": "10000", "maxIndexNum": "200000", "maxMessageSize": "4194304", "timerWheelEnable": "true",
+		})
+	} else {
+		broker = cluster.Broker(t, ns.Addr, root, nil)
+	}
+	broker.Start()
+	awaitRoute(t, ns.Addr, "TBW102")
+	return ns.Addr, broker
 }
 
 // TestGoClient runs the scenarios of goclient/main.go with the unmodified Go client.
@@ -49,12 +76,8 @@ func TestGoClient(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the Go client: %v\n%s", err, out)
 	}
-	ns := cluster.Namesrv(t)
-	ns.Start()
-	broker := cluster.Broker(t, ns.Addr, filepath.Join(t.TempDir(), "store"), nil)
-	broker.Start()
-	awaitRoute(t, ns.Addr, "TBW102")
-	out, err := exec.Command(bin, ns.Addr).CombinedOutput()
+	namesrv, _ := startBroker(t, java5)
+	out, err := exec.Command(bin, namesrv).CombinedOutput()
 	report(t, string(out), err)
 }
 
@@ -64,6 +87,9 @@ func report(t *testing.T, out string, err error) {
 	for _, line := range strings.Split(out, "\n") {
 		if strings.HasPrefix(line, "PASS ") {
 			passed++
+			t.Log(line)
+		}
+		if strings.HasPrefix(line, "INFO ") {
 			t.Log(line)
 		}
 		if strings.HasPrefix(line, "FAIL ") {

@@ -24,12 +24,17 @@ const (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	cluster.Cleanup()
+	for _, dir := range classFolders {
+		os.RemoveAll(dir)
+	}
 	os.Exit(code)
 }
 
 var (
 	fetchMu sync.Mutex
 	fetched = map[string]string{}
+	// classFolders are removed at the end.
+	classFolders []string
 )
 
 // classpath fetches the artifacts of one RocketMQ version, compiles the programs of ./java against them and returns the class path.
@@ -54,10 +59,11 @@ func classpath(t *testing.T, version string) string {
 			t.Fatal(err)
 		}
 	}
-	classes := filepath.Join(cache, "epochmq-conformance", version, "classes")
-	if err := os.MkdirAll(classes, 0o755); err != nil {
+	classes, err := os.MkdirTemp("", "epochmq-conformance-classes")
+	if err != nil {
 		t.Fatal(err)
 	}
+	classFolders = append(classFolders, classes)
 	sources, _ := filepath.Glob("java/*.java")
 	cmd := exec.Command("javac", append([]string{"-nowarn", "-cp", lib + "/*", "-d", classes}, sources...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -80,7 +86,9 @@ func java(t *testing.T, version string, limit time.Duration, props []string, pro
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "java", append(javaArgs(t, version, t.TempDir(), props...), program...)...)
+	home := t.TempDir()
+	cmd := exec.CommandContext(ctx, "java", append(javaArgs(t, version, home, props...), program...)...)
+	cmd.Dir = home // some commands write files where they stand
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -104,12 +112,19 @@ func storeKeys(root string) map[string]string {
 	}
 }
 
+// javaHome is the home folder of a real broker with the given store; its logs are below logs/rocketmqlogs.
+func javaHome(root string) string { return filepath.Join(filepath.Dir(root), "java-home") }
+
 // javaBroker returns the real broker on the given port and folder, not started.
 func javaBroker(t *testing.T, version, namesrv string, port int, root string, extra map[string]string) *cluster.Process {
 	t.Helper()
-	home := t.TempDir()
+	home := javaHome(root)
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	keys := storeKeys(root)
 	keys["listenPort"] = fmt.Sprint(port)
+	keys["haListenPort"] = fmt.Sprint(port + 1) // by default 10912, which another broker may hold
 	keys["namesrvAddr"] = namesrv
 	for k, v := range extra {
 		keys[k] = v

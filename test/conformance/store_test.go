@@ -4,7 +4,9 @@ package conformance
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"testing"
@@ -58,11 +60,40 @@ func bothWays(t *testing.T, version string, kill, javaFirst bool) {
 			t.Fatalf("acknowledged and not there: %s", line)
 		}
 	}
+	if !javaFirst {
+		javaComplaints(t, root, kill)
+	}
 	// A JVM that SIGTERM ended exits with 143, so only our code is looked at.
 	if code := second.Stop(60 * time.Second); javaFirst && code != 0 {
 		t.Errorf("our broker ended with %d", code)
 	}
 }
+
+// javaComplaints looks for what a real broker says about the folder that it opened: after a clean stop it has nothing to repair.
+func javaComplaints(t *testing.T, root string, killed bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(javaHome(root), "logs", "rocketmqlogs", "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("no logs of the Java broker: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			if repairs.MatchString(line) {
+				if killed {
+					t.Logf("%s: %s", filepath.Base(file), line)
+				} else {
+					t.Errorf("%s: %s", filepath.Base(file), line)
+				}
+			}
+		}
+	}
+}
+
+var repairs = regexp.MustCompile(`(?i)( (WARN|ERROR) .*(queue|commitlog|index|offset|file|order|checkpoint|recover))|\[BUG\]|abnormal|truncate`)
 
 func dump(t *testing.T, version, namesrv, topics string) string {
 	t.Helper()

@@ -10,14 +10,18 @@ import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.*;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.*;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** Scenarios of an ordinary application, run with an unmodified Java client. Prints "PASS name" or "FAIL name reason" per scenario. */
 public class Conformance {
     static String nameServers;
     static String run = Long.toString(System.currentTimeMillis() % 100000000L, 36);
     static int failures;
+    /** Set when a real broker answers, to check the scenarios themselves. */
+    static final boolean ORACLE = Boolean.getBoolean("oracle");
 
     interface Scenario { void run() throws Exception; }
 
@@ -32,6 +36,7 @@ public class Conformance {
         all.put("send-and-push", Conformance::sendAndPush);
         all.put("large-and-unicode", Conformance::largeAndUnicode);
         all.put("limits", Conformance::limits);
+        all.put("properties-limit", Conformance::propertiesLimit);
         all.put("compressed", Conformance::compressed);
         all.put("ordered", Conformance::ordered);
         all.put("tags", Conformance::tags);
@@ -45,6 +50,11 @@ public class Conformance {
         all.put("rebalance-and-kill", Conformance::rebalanceAndKill);
         all.put("query", Conformance::query);
         all.put("offsets-survive", Conformance::offsetsSurvive);
+        all.put("filtered-progress", Conformance::filteredProgress);
+        all.put("queue-counts", Conformance::queueCounts);
+        all.put("permissions", Conformance::permissions);
+        all.put("recreate-topic", Conformance::recreateTopic);
+        all.put("admin-live", Conformance::adminLive);
         for (Map.Entry<String, Scenario> e : all.entrySet()) {
             if (!only.isEmpty() && !only.contains(e.getKey())) continue;
             long t0 = System.currentTimeMillis();
@@ -320,6 +330,7 @@ public class Conformance {
         DefaultMQProducer p = producer("CfP_" + run);
         p.send(new Message(topic, "T", "poison", utf8("poison")));
         AtomicInteger attempts = new AtomicInteger();
+        AtomicLong lastFailure = new AtomicLong();
         List<Integer> times = Collections.synchronizedList(new ArrayList<>());
         DefaultMQPushConsumer c = push(group, topic, "T");
         c.setMaxReconsumeTimes(2);
@@ -327,7 +338,8 @@ public class Conformance {
             attempts.incrementAndGet();
             times.add(msgs.get(0).getReconsumeTimes());
             check(msgs.get(0).getTopic().equals(topic), "topic of a retried message " + msgs.get(0).getTopic());
-            ctx.setDelayLevelWhenNextConsume(1);
+            ctx.setDelayLevelWhenNextConsume(2);
+            lastFailure.set(System.currentTimeMillis());
             return ConsumeConcurrentlyStatus.RECONSUME_LATER;
         });
         c.start();
@@ -345,6 +357,9 @@ public class Conformance {
             await(40, "the dead letter", () -> dead.size() == 1);
             check(attempts.get() == 3 && times.equals(Arrays.asList(0, 1, 2)), "attempts " + times);
             check("poison".equals(new String(dead.get(0).getBody(), StandardCharsets.UTF_8)), "body of the dead letter");
+            long after = dead.get(0).getStoreTimestamp() - lastFailure.get();
+            check(after >= -50 && after <= 1000, "the dead letter was stored " + after + " ms after the last failure");
+            check(p.fetchPublishMessageQueues("%DLQ%" + group).size() == 1, "queues of the dead-letter topic");
         } finally {
             c.shutdown();
             if (d != null) d.shutdown();
@@ -654,6 +669,300 @@ public class Conformance {
         } finally {
             d.shutdown();
             p.shutdown();
+        }
+    }
+
+    /** The stored properties of a message may have 32767 bytes; the longest is read back as it was, and one byte more is refused. */
+    static void propertiesLimit() throws Exception {
+        String topic = "Cf_" + run + "_pl";
+        DefaultMQProducer p = producer("CfP_" + run);
+        DefaultMQPullConsumer c = pullConsumer("CfG_" + run + "_pl");
+        try {
+            p.send(new Message(topic, utf8("create")));
+            int low = 30000, high = 33000; // low is taken, high is refused
+            SendResult last = null;
+            while (high - low > 1) {
+                int size = (low + high) / 2;
+                Message m = new Message(topic, "T", "k", utf8("x"));
+                m.putUserProperty("long", "y".repeat(size));
+                try {
+                    SendResult r = p.send(m, (q, x, a) -> q.get(0), null);
+                    low = size;
+                    last = r;
+                } catch (MQBrokerException e) {
+                    check(e.getResponseCode() == 13, "code of too long properties: " + e);
+                    high = size;
+                }
+            }
+            MessageExt m = p.viewMessage(topic, last.getOffsetMsgId());
+            check(m.getUserProperty("long").equals("y".repeat(low)), "the longest property reads back with " + m.getUserProperty("long").length() + " characters");
+            m.getProperties().remove("MIN_OFFSET");
+            m.getProperties().remove("MAX_OFFSET");
+            int total = utf8(MessageDecoder.messageProperties2String(m.getProperties())).length;
+            System.out.println("INFO the longest property has " + low + " characters, all together " + total);
+            check(total >= 32767 - 1 && total <= 32767 + 1, "the longest properties have " + total + " bytes");
+        } finally {
+            c.shutdown();
+            p.shutdown();
+        }
+    }
+
+    @SuppressWarnings("deprecation")
+    static DefaultMQPullConsumer pullConsumer(String group) throws Exception {
+        DefaultMQPullConsumer c = new DefaultMQPullConsumer(group);
+        c.setNamesrvAddr(nameServers);
+        c.setInstanceName(group + "-" + UUID.randomUUID());
+        c.start();
+        return c;
+    }
+
+    static DefaultMQAdminExt admin() throws Exception {
+        DefaultMQAdminExt a = new DefaultMQAdminExt();
+        a.setNamesrvAddr(nameServers);
+        a.setInstanceName("admin-" + UUID.randomUUID());
+        a.start();
+        return a;
+    }
+
+    static String broker(DefaultMQAdminExt a) throws Exception {
+        return a.examineTopicRouteInfo("TBW102").getBrokerDatas().get(0).selectBrokerAddr();
+    }
+
+    static void topic(DefaultMQAdminExt a, String name, int read, int write, int perm) throws Exception {
+        a.createAndUpdateTopicConfig(broker(a), new TopicConfig(name, read, write, perm));
+        await(10, "the route of " + name, () -> {
+            try {
+                var q = a.examineTopicRouteInfo(name).getQueueDatas().get(0);
+                return q.getReadQueueNums() == read && q.getWriteQueueNums() == write && q.getPerm() == perm;
+            } catch (Exception e) { return false; }
+        });
+    }
+
+    static long lag(DefaultMQAdminExt a, String group, String topic) {
+        try { return a.examineConsumeStats(group, topic).computeTotalDiff(); } catch (Exception e) { return Long.MAX_VALUE; }
+    }
+
+    /** Colliding tags are told apart, a queue in which nothing matches is passed over, and retries are not filtered away. */
+    static void filteredProgress() throws Exception {
+        String topic = "Cf_" + run + "_fp", group = "CfG_" + run + "_fp";
+        DefaultMQProducer p = producer("CfP_" + run);
+        DefaultMQAdminExt a = admin();
+        List<String> got = Collections.synchronizedList(new ArrayList<>());
+        AtomicInteger failed = new AtomicInteger();
+        p.send(new Message(topic, "Aa", utf8("first")));
+        DefaultMQPushConsumer c = push(group, topic, "Aa");
+        c.registerMessageListener((MessageListenerConcurrently) (msgs, ctx) -> {
+            for (MessageExt m : msgs) {
+                if ("fail".equals(m.getKeys()) && failed.getAndIncrement() == 0) {
+                    ctx.setDelayLevelWhenNextConsume(1);
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                }
+                got.add(m.getTags() + ":" + new String(m.getBody(), StandardCharsets.UTF_8));
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        c.start();
+        try {
+            await(30, "the first message", () -> got.contains("Aa:first"));
+            for (int i = 0; i < 1000; i++) p.sendOneway(new Message(topic, "BB", utf8("collides")));
+            p.send(new Message(topic, "", utf8("empty tag")));
+            p.send(new Message(topic, null, utf8("no tag")));
+            p.send(new Message(topic, "Aa", "fail", utf8("again")));
+            await(40, "the retried message; have " + got, () -> got.contains("Aa:again"));
+            await(60, "no lag when everything was filtered; lag " + lag(a, group, topic), () -> lag(a, group, topic) == 0);
+            check(got.size() == 2 && failed.get() == 2, "received " + got + " with " + failed + " deliveries of the failing one");
+        } finally {
+            c.shutdown();
+            a.shutdown();
+            p.shutdown();
+        }
+    }
+
+    /** Read and write queue counts that differ, and queue ids that do not exist. */
+    static void queueCounts() throws Exception {
+        String topic = "Cf_" + run + "_qc", group = "CfG_" + run + "_qc";
+        DefaultMQAdminExt a = admin();
+        topic(a, topic, 4, 8, 6);
+        DefaultMQProducer p = producer("CfP_" + run);
+        Set<String> got = ConcurrentHashMap.newKeySet();
+        DefaultMQPushConsumer c = push(group, topic, "*");
+        c.setPollNameServerInterval(1000);
+        c.registerMessageListener((MessageListenerConcurrently) (msgs, ctx) -> {
+            for (MessageExt m : msgs) got.add(new String(m.getBody(), StandardCharsets.UTF_8));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        try {
+            List<MessageQueue> queues = new ArrayList<>(p.fetchPublishMessageQueues(topic));
+            check(queues.size() == 8, "queues to write " + queues);
+            for (int round = 0; round < 5; round++)
+                for (MessageQueue q : queues) p.send(new Message(topic, utf8(q.getQueueId() + "-" + round)), q);
+            c.start();
+            await(30, "queues 0 to 3", () -> got.size() >= 20);
+            Thread.sleep(500);
+            for (String s : got) check(s.charAt(0) < '4', "a queue that must not be read: " + s);
+            topic(a, topic, 8, 8, 6);
+            await(60, "queues 4 to 7 after enlarging; have " + got.size(), () -> got.size() == 40);
+            topic(a, topic, 8, 2, 6);
+            String name = queues.get(0).getBrokerName();
+            p.send(new Message(topic, utf8("7-late")), new MessageQueue(topic, name, 7)); // still readable, so it is taken
+            await(30, "a message of a queue that is not advertised for writing", () -> got.contains("7-late"));
+            try {
+                p.send(new Message(topic, utf8("x")), new MessageQueue(topic, name, 100));
+                check(false, "queue 100 was taken");
+            } catch (MQBrokerException e) {
+                check(e.getResponseCode() == 29 || e.getResponseCode() == 1, "code of queue 100: " + e); // 1 from RocketMQ 4.9
+            }
+            SendResult any = p.send(new Message(topic, utf8("any")), new MessageQueue(topic, name, -1));
+            check(any.getMessageQueue().getQueueId() >= 0 && any.getMessageQueue().getQueueId() < 2, "queue -1 became " + any);
+            await(30, "the message of queue -1", () -> got.contains("any"));
+        } finally {
+            c.shutdown();
+            p.shutdown();
+            a.shutdown();
+        }
+    }
+
+    /** Topics that may not be written or read. */
+    @SuppressWarnings("deprecation")
+    static void permissions() throws Exception {
+        String topic = "Cf_" + run + "_perm";
+        DefaultMQAdminExt a = admin();
+        topic(a, topic, 1, 1, 6);
+        DefaultMQProducer p = producer("CfP_" + run);
+        DefaultMQPullConsumer c = pullConsumer("CfG_" + run + "_perm");
+        try {
+            SendResult r = p.send(new Message(topic, utf8("one")));
+            MessageQueue q = r.getMessageQueue();
+            check(c.pull(q, "*", 0, 1).getPullStatus() == PullStatus.FOUND, "pull with permission 6");
+            topic(a, topic, 1, 1, 4);
+            try {
+                p.send(new Message(topic, utf8("two")), q);
+                // RocketMQ leaves the permission of a topic to the clients, which drop its queues from the route.
+                check(ORACLE, "a topic with permission 4 took a message");
+            } catch (MQBrokerException e) {
+                check(e.getResponseCode() == 16, "code of a send: " + e);
+            }
+            check(c.pull(q, "*", 0, 1).getPullStatus() == PullStatus.FOUND, "pull with permission 4");
+            topic(a, topic, 1, 1, 2);
+            p.send(new Message(topic, utf8("two")), q);
+            try {
+                c.pull(q, "*", 0, 1);
+                check(false, "a topic with permission 2 was read");
+            } catch (MQBrokerException e) {
+                check(e.getResponseCode() == 16, "code of a pull: " + e);
+            }
+            topic(a, topic, 1, 1, 6);
+            check(c.maxOffset(q) == (ORACLE ? 3 : 2) && c.pull(q, "*", 1, 1).getPullStatus() == PullStatus.FOUND, "pull after the permission came back");
+        } finally {
+            c.shutdown();
+            p.shutdown();
+            a.shutdown();
+        }
+    }
+
+    /** A topic that is deleted and made again starts empty: its group reads what comes then, and its lag is never negative. */
+    static void recreateTopic() throws Exception {
+        String topic = "Cf_" + run + "_del", group = "CfG_" + run + "_del";
+        DefaultMQAdminExt a = admin();
+        topic(a, topic, 4, 4, 6);
+        DefaultMQProducer p = producer("CfP_" + run);
+        Set<String> got = ConcurrentHashMap.newKeySet();
+        MessageListenerConcurrently listener = (msgs, ctx) -> {
+            for (MessageExt m : msgs) got.add(new String(m.getBody(), StandardCharsets.UTF_8));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        };
+        DefaultMQPushConsumer c = push(group, topic, "*"), d = null;
+        c.registerMessageListener(listener);
+        c.setPersistConsumerOffsetInterval(500);
+        try {
+            for (int i = 0; i < 100; i++) p.send(new Message(topic, utf8("old" + i)));
+            c.start();
+            await(30, "the old messages", () -> got.size() == 100);
+            await(30, "their offsets", () -> lag(a, group, topic) == 0);
+            c.shutdown();
+            Set<String> brokers = new HashSet<>(Arrays.asList(broker(a))), servers = new HashSet<>(Arrays.asList(nameServers.split(";")));
+            a.deleteTopicInBroker(brokers, topic);
+            a.deleteTopicInNameServer(servers, "DefaultCluster", topic);
+            try {
+                a.examineTopicRouteInfo(topic);
+                check(false, "the deleted topic has a route");
+            } catch (MQClientException e) {
+                check(e.getResponseCode() == 17, "code of a deleted topic: " + e);
+            }
+            topic(a, topic, 4, 4, 6);
+            for (MessageQueue q : p.fetchPublishMessageQueues(topic)) check(p.maxOffset(q) == 0, "the new topic holds old messages");
+            for (int i = 0; i < 10; i++) p.send(new Message(topic, utf8("new" + i)));
+            d = push(group, topic, "*");
+            d.registerMessageListener(listener);
+            d.setPersistConsumerOffsetInterval(500);
+            d.start();
+            await(30, "the new messages", () -> got.size() == 110);
+            await(30, "no lag; it is " + lag(a, group, topic), () -> {
+                check(lag(a, group, topic) >= 0, "the lag is negative");
+                return lag(a, group, topic) == 0;
+            });
+        } finally {
+            if (d != null) d.shutdown();
+            p.shutdown();
+            a.shutdown();
+        }
+    }
+
+    /** What an operator does with a running client through the broker. */
+    static void adminLive() throws Exception {
+        String topic = "Cf_" + run + "_live", group = "CfG_" + run + "_live", producers = "CfP_" + run + "_live";
+        DefaultMQAdminExt a = admin();
+        DefaultMQProducer p = producer(producers);
+        SendResult first = p.send(new Message(topic, "T", "first", utf8("m0")));
+        Map<String, AtomicInteger> got = new ConcurrentHashMap<>();
+        DefaultMQPushConsumer c = push(group, topic, "*");
+        c.setPersistConsumerOffsetInterval(500);
+        c.registerMessageListener((MessageListenerConcurrently) (msgs, ctx) -> {
+            for (MessageExt m : msgs) got.computeIfAbsent(new String(m.getBody(), StandardCharsets.UTF_8), k -> new AtomicInteger()).incrementAndGet();
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        c.start();
+        try {
+            for (int i = 1; i < 40; i++) p.send(new Message(topic, "T", "k" + i, utf8("m" + i)));
+            await(30, "forty messages", () -> got.size() == 40);
+            await(30, "their offsets", () -> lag(a, group, topic) == 0);
+            var consumers = a.examineConsumerConnectionInfo(group);
+            check(consumers.getConnectionSet().size() == 1 && consumers.getSubscriptionTable().containsKey(topic), "consumers " + consumers.getConnectionSet());
+            String client = consumers.getConnectionSet().iterator().next().getClientId();
+            check(client.equals(c.buildMQClientId()), "client " + client);
+            check(a.examineProducerConnectionInfo(producers, topic).getConnectionSet().size() == 1, "producers");
+            check(a.queryTopicConsumeByWho(topic).getGroupList().contains(group), "readers of the topic");
+
+            var info = a.getConsumerRunningInfo(group, client, true);
+            check(info.getSubscriptionSet().size() == 2 && info.getJstack() != null && info.getJstack().contains("STATE"), "running info " + info.getSubscriptionSet() + info.getJstack());
+            check(a.getConsumeStatus(topic, group, "").get(client).size() == 4, "status of the client");
+
+            var direct = a.consumeMessageDirectly(group, client, topic, first.getOffsetMsgId());
+            check(direct.getConsumeResult().name().equals("CR_SUCCESS"), "consumed directly: " + direct);
+            check(got.get("m0").get() == 2, "the message reached the listener " + got.get("m0") + " times");
+
+            a.resetOffsetByTimestamp(topic, group, 0, true);
+            await(60, "everything again after a reset to the begin; have " + got, () -> {
+                for (Map.Entry<String, AtomicInteger> e : got.entrySet()) if (e.getValue().get() < (e.getKey().equals("m0") ? 3 : 2)) return false;
+                return true;
+            });
+            await(30, "no lag", () -> lag(a, group, topic) == 0);
+            c.suspend();
+            Thread.sleep(1500);
+            for (int i = 0; i < 20; i++) p.send(new Message(topic, utf8("n" + i)));
+            Thread.sleep(200);
+            a.resetOffsetByTimestamp(topic, group, System.currentTimeMillis() + 60000, true);
+            c.resume();
+            p.send(new Message(topic, utf8("after")));
+            await(60, "a message after the reset to the end", () -> got.containsKey("after"));
+            int skipped = 20;
+            for (String s : got.keySet()) if (s.startsWith("n")) skipped--;
+            System.out.println("INFO " + skipped + " of 20 messages were skipped by a reset to the end");
+            await(60, "no lag", () -> lag(a, group, topic) == 0);
+        } finally {
+            c.shutdown();
+            p.shutdown();
+            a.shutdown();
         }
     }
 }

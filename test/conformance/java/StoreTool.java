@@ -12,13 +12,15 @@ import org.apache.rocketmq.common.message.*;
 
 /**
  * Fills a broker with mixed messages, or prints everything that can be read back from it, in a form that two brokers on the same folder
- * must agree on. Usage: fill NAMESERVERS TOPIC COUNT | dump NAMESERVERS TOPIC[,TOPIC...] GROUP
+ * must agree on. Usage: fill NAMESERVERS TOPIC COUNT | live NAMESERVERS TOPIC GROUP | dump NAMESERVERS TOPIC[,TOPIC...] GROUP
+ * live stays as a consumer of GROUP and a producer until it is killed.
  */
 public class StoreTool {
     public static void main(String[] args) throws Exception {
         switch (args[0]) {
             case "fill": fill(args[1], args[2], Integer.parseInt(args[3])); break;
             case "dump": dump(args[1], args[2].split(","), args[3]); break;
+            case "live": live(args[1], args[2], args[3]); break;
             default: throw new IllegalArgumentException(args[0]);
         }
         System.exit(0);
@@ -46,11 +48,18 @@ public class StoreTool {
         });
         c.start();
         Random rnd = new Random(42);
+        // Two folders filled with the same count hold the same messages in the same queues. The first send creates the topic.
+        MessageQueueSelector byNumber = (queues, m, arg) -> queues.get((Integer) arg % queues.size());
+        List<MessageQueue> queues = null;
         for (int i = 0; i < count; ) {
             if (i % 50 == 49) {
+                if (queues == null) {
+                    queues = new ArrayList<>(p.fetchPublishMessageQueues(topic));
+                    Collections.sort(queues);
+                }
                 List<Message> batch = new ArrayList<>();
                 for (int k = 0; k < 5; k++) batch.add(new Message(topic, "Batch", "b" + i + "_" + k, utf8("batch " + i + " " + k)));
-                SendResult r = p.send(batch);
+                SendResult r = p.send(batch, queues.get(i % queues.size()));
                 String[] ids = r.getOffsetMsgId().split(",");
                 for (int k = 0; k < 5; k++) System.out.println("ACK " + topic + " " + r.getMessageQueue().getQueueId() + " " + (r.getQueueOffset() + k) + " " + ids[k]);
                 i += 5;
@@ -61,15 +70,37 @@ public class StoreTool {
             if (i % 31 == 0) body = new byte[6000];
             Message m = new Message(topic, "Tag" + i % 3, "k" + i + " shared" + i % 10, body);
             if (i % 7 == 0) m.putUserProperty("name", "\u540d\u5b57\ud83d\ude80" + i);
-            if (i % 41 == 0) m.setDelayTimeLevel(1);
-            SendResult r = p.send(m);
-            if (i % 41 != 0) System.out.println("ACK " + topic + " " + r.getMessageQueue().getQueueId() + " " + r.getQueueOffset() + " " + r.getOffsetMsgId());
+            boolean delayed = i % 41 == 0 && count > 1000; // few messages end before the first delay does: their order would be by chance
+            if (delayed) m.setDelayTimeLevel(1);
+            SendResult r = p.send(m, byNumber, i);
+            if (!delayed) System.out.println("ACK " + topic + " " + r.getMessageQueue().getQueueId() + " " + r.getQueueOffset() + " " + r.getOffsetMsgId());
             i++;
         }
         System.out.println("FILLED");
         Thread.sleep(2500); // delayed and retried messages of level 1 come due
         c.shutdown();
         p.shutdown();
+    }
+
+    static void live(String ns, String topic, String group) throws Exception {
+        DefaultMQProducer p = new DefaultMQProducer(group + "P");
+        p.setNamesrvAddr(ns);
+        p.setInstanceName("liveP");
+        p.start();
+        p.fetchPublishMessageQueues(topic);
+        DefaultMQPushConsumer c = new DefaultMQPushConsumer(group);
+        c.setNamesrvAddr(ns);
+        c.setInstanceName("live");
+        c.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        c.setPersistConsumerOffsetInterval(500);
+        c.subscribe(topic, "*");
+        c.registerMessageListener((MessageListenerConcurrently) (msgs, ctx) -> {
+            for (MessageExt m : msgs) System.out.println("GOT " + m.getQueueId() + " " + m.getQueueOffset());
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        c.start();
+        System.out.println("READY " + c.buildMQClientId());
+        Thread.sleep(Long.MAX_VALUE);
     }
 
     @SuppressWarnings("deprecation")
