@@ -159,6 +159,9 @@ func (b *Broker) build(c *Config, sc *store.Config) error {
 	if b.topics, err = topic.Open(b.topicOptions(c, sc, file("topics.json"))); err != nil {
 		return err
 	}
+	if err := b.adoptTopics(); err != nil {
+		return err
+	}
 	b.groups, err = group.OpenConfigs(group.Options{File: file("subscriptionGroup.json"),
 		AutoCreate: func() bool { return b.conf.Load().AutoCreateSubscriptionGroup }})
 	if err != nil {

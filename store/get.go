@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -165,6 +166,7 @@ func (g *getter) missingUnits(err error) error {
 	}
 	if g.found() == 0 {
 		g.r.Status, g.r.Next = OffsetFoundNull, correct(g.cfg, g.q.Offset, gap.Next)
+		g.s.damaged(-1, g.q, g.q.Offset)
 	}
 	return nil
 }
@@ -209,8 +211,12 @@ func (g *getter) record(at message.QueueOffset, u *consumequeue.Unit) (more bool
 		if err == nil {
 			v.Release()
 		}
-		seg := message.LogOffset(g.s.log.SegmentSize())
-		g.skipTo = (u.Log/seg + 1) * seg
+		if u.Log >= g.s.log.Min() && !g.inGap(u.Log) { // the entry itself is wrong: it says nothing of the ones behind it
+			g.s.damaged(u.Log, g.q, at)
+		} else {
+			seg := message.LogOffset(g.s.log.SegmentSize())
+			g.skipTo = (u.Log/seg + 1) * seg
+		}
 		g.passed(at)
 		return true, nil
 	}
@@ -230,6 +236,16 @@ func (g *getter) record(at message.QueueOffset, u *consumequeue.Unit) (more bool
 	g.inPart, g.part, g.partLen, g.partMsgs, g.partAt = true, v, int(u.Size), 1, at
 	g.r.Next = at + 1
 	return true, nil
+}
+
+// inGap tells whether an offset lies in a segment whose file is missing.
+func (g *getter) inGap(off message.LogOffset) bool {
+	for _, gap := range g.s.log.Gaps() {
+		if int64(off) >= gap.From && int64(off) < gap.To {
+			return true
+		}
+	}
+	return false
 }
 
 // stopped is true when a cold run was put back, so that nothing behind it may be taken.
@@ -305,11 +321,85 @@ func (g *getter) endPart() error {
 		g.dropPart()
 		return nil
 	}
-	g.r.Views = append(g.r.Views, v)
+	if err := g.soundPart(); err != nil || !g.inPart {
+		return err
+	}
+	g.r.Views = append(g.r.Views, g.part)
 	g.r.Count += g.partMsgs
 	g.r.Bytes += g.partLen
 	g.inPart, g.partLen, g.partMsgs, g.part = false, 0, 0, commitlog.View{}
 	return nil
+}
+
+// soundPart looks at the head of every record of the run, because the log may have been damaged since it was recovered: no client shall get
+// bytes that are not a record. The run is cut before the first damaged one; when that is the first, it is passed over with a warning.
+func (g *getter) soundPart() error {
+	n, end, err := g.soundRecords()
+	if err != nil {
+		g.dropPart()
+		return err
+	}
+	if n == g.partMsgs && end == g.partLen {
+		return nil
+	}
+	if n > 0 {
+		whole, err := g.s.log.View(g.part.Offset(), end)
+		g.part.Release()
+		g.inPart = err == nil
+		if err != nil {
+			return err
+		}
+		g.part, g.partLen, g.partMsgs = whole, end, n
+		g.r.Next = g.partAt + message.QueueOffset(n)
+		return nil
+	}
+	g.s.damaged(g.part.Offset(), g.q, g.partAt)
+	at := g.partAt
+	g.dropPart()
+	g.passed(at)
+	return nil
+}
+
+// recordHead is the part of a record that says which one it is: size, magic and the offsets.
+const recordHead = message.PosLogOffset + 8
+
+// soundRecords counts the records at the start of the run whose heads are right, and their bytes.
+func (g *getter) soundRecords() (n, end int, err error) {
+	cold := g.logEnd-int64(g.part.Offset()) > g.s.hot
+	for n < g.partMsgs && end+recordHead <= g.partLen {
+		head := g.r.head[:]
+		if cold { // not through the map: a page fault would stop a processor
+			if _, err := g.part.ReadAt(head, int64(end)); err != nil {
+				return 0, 0, err
+			}
+		} else {
+			head = g.part.Bytes()[end : end+recordHead]
+		}
+		size, magic, _ := message.ParseHeader(head)
+		at := message.LogOffset(binary.BigEndian.Uint64(head[message.PosLogOffset:]))
+		if magic != message.MagicV1 && magic != message.MagicV2 || size < recordHead || int(size) > g.partLen-end || at != g.part.Offset()+message.LogOffset(end) {
+			return n, end, nil
+		}
+		n, end = n+1, end+int(size)
+	}
+	return n, end, nil
+}
+
+// damageQuiet is the pause between two warnings of damage met by readers.
+const damageQuiet = time.Second
+
+// damaged warns of a message that cannot be read although its queue has it, once a second at most, and sees to it that the next start
+// trusts no recovery mark: it then compares every queue with the log and builds what is wrong again. log is -1 when the queue's entry is
+// missing.
+func (s *Store) damaged(log message.LogOffset, q *Query, offset message.QueueOffset) {
+	now := time.Now().UnixMilli()
+	last := s.damageWarned.Load()
+	met := s.damageMet.Add(1)
+	if now-last < damageQuiet.Milliseconds() || !s.damageWarned.CompareAndSwap(last, now) {
+		return
+	}
+	s.o.Log.Error("the store is damaged: a message cannot be read and is passed over; a restart builds queues again from the log, inspect says what the log has lost",
+		"topic", string(q.Topic), "queue", q.QueueID, "offset", int64(offset), "log", int64(log), "met", met)
 }
 
 func (g *getter) dropPart() {

@@ -126,8 +126,15 @@ func (v *saver) snapshot(kind checkpoint.Kind) (*checkpoint.Mark, int64, error) 
 	return m, d.lastTime, nil
 }
 
-// write completes a mark with the checksum of its last record and writes it.
+// write completes a mark with the checksum of its last record and writes it. Once readers have met damage no mark is written any more and
+// those that stand are deleted, so that the next start looks at everything.
 func (v *saver) write(m *checkpoint.Mark) bool {
+	if v.s.damageMet.Load() > 0 {
+		if err := v.s.forgetMarks(); err != nil {
+			v.s.o.Log.Warn("recovery marks are not deleted, the next start may not see the damage", "error", err)
+		}
+		return true
+	}
 	err := v.sign(m)
 	if err == nil {
 		err = checkpoint.WriteMark(v.s.fs, v.s.root, m)

@@ -68,6 +68,9 @@ type Store struct {
 	samples   sampler
 	onArrival atomic.Pointer[func(Arrival)]
 
+	damageMet    atomic.Int64 // records that readers passed over
+	damageWarned atomic.Int64 // ms of the last warning of it
+
 	report   RecoveryReport
 	failed   bool           // the last run met a failed write or flush
 	changed  bool           // recovery has begun to change files

@@ -74,6 +74,7 @@ type Result struct {
 	units [64]consumequeue.Unit // scratch
 	rec   message.Record        // scratch for filters
 	raw   []byte                // scratch for cold records
+	head  [recordHead]byte      // of a record under inspection
 }
 
 // Release gives the views back and empties the result.
