@@ -95,7 +95,7 @@ func (w *world) fill(req, want *protocol.Command) {
 	case protocol.ReqQueryDataVersion: // the version of the last registration, which was not captured
 		var v protocol.DataVersion
 		require.NoError(w.t, fastjson.Unmarshal(want.Body, &v))
-		w.s.table.live[member{req.Ext["clusterName"], req.Ext["brokerAddr"]}].version = v
+		w.s.table.live[member{req.Ext["clusterName"], req.Ext["brokerName"], req.Ext["brokerAddr"]}].version = v
 	}
 }
 

@@ -109,12 +109,11 @@ func (s *Server) unregister(req *remoting.Request, _ *remoting.Response) error {
 	if err != nil {
 		return err
 	}
-	id, _, err := req.Int64("brokerId")
-	if err != nil {
+	if _, _, err := req.Int64("brokerId"); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	change := s.table.Unregister(f[2], f[0], f[1], id, nil)
+	change := s.table.Unregister(f[2], f[0], f[1], nil)
 	s.mu.Unlock()
 	s.log.Info("broker left", "broker", f[0], "addr", f[1])
 	s.notify(change)
@@ -122,27 +121,27 @@ func (s *Server) unregister(req *remoting.Request, _ *remoting.Response) error {
 }
 
 func (s *Server) heartbeat(req *remoting.Request, _ *remoting.Response) error {
-	f, err := required(req, "clusterName", "brokerAddr")
+	f, err := required(req, "clusterName", "brokerName", "brokerAddr")
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.table.Heartbeat(f[0], f[1], time.Now())
+	s.table.Heartbeat(f[0], f[1], f[2], time.Now())
 	s.mu.Unlock()
 	return nil
 }
 
 func (s *Server) queryVersion(req *remoting.Request, resp *remoting.Response) error {
-	f, err := required(req, "clusterName", "brokerAddr")
+	f, err := required(req, "clusterName", "brokerName", "brokerAddr")
 	if err != nil {
 		return err
 	}
 	var v protocol.DataVersion
 	if err := fastjson.Unmarshal(req.Body, &v); err != nil {
-		return protocol.Errorf(protocol.SystemError, "data version of broker %s: %v", f[1], err)
+		return protocol.Errorf(protocol.SystemError, "data version of broker %s: %v", f[2], err)
 	}
 	s.mu.Lock()
-	changed, stored := s.table.QueryVersion(f[0], f[1], v, time.Now())
+	changed, stored := s.table.QueryVersion(f[0], f[1], f[2], v, time.Now())
 	s.mu.Unlock()
 	resp.Ext.AddBool("changed", changed)
 	if stored != nil {

@@ -183,7 +183,7 @@ func (s *Server) dropExpired(now time.Time) (gone []Expired, next time.Time) {
 	s.mu.Lock()
 	gone, next = s.table.Expire(now)
 	for _, e := range gone {
-		changes = append(changes, s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.ID, e.Channel))
+		changes = append(changes, s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.Channel))
 	}
 	s.mu.Unlock()
 	for _, c := range changes {
@@ -195,7 +195,7 @@ func (s *Server) dropExpired(now time.Time) (gone []Expired, next time.Time) {
 // drop unregisters a broker whose connection closed, unless it has registered through another connection since.
 func (s *Server) drop(e Expired) {
 	s.mu.Lock()
-	change := s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.ID, e.Channel)
+	change := s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.Channel)
 	s.mu.Unlock()
 	s.notify(change)
 }

@@ -1,6 +1,9 @@
 package namesrv
 
 import (
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -162,6 +165,77 @@ func TestRegistrationRefused(t *testing.T) {
 	require.Nil(t, w.route(p, "T"))
 	a = p.Call(protocol.ReqGetTopicsByCluster, fields("cluster", "c"), nil)
 	require.Equal(t, `{"topicList":[]}`, string(a.Body), "a refused registration leaves nothing behind")
+}
+
+// TestRegistrationBodies is CL-03: bodies of other versions of brokers register.
+func TestRegistrationBodies(t *testing.T) {
+	var squeezed bytes.Buffer
+	z := zlib.NewWriter(&squeezed)
+	section := func(text string) {
+		require.NoError(t, binary.Write(z, binary.BigEndian, int32(len(text))))
+		_, err := z.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	section(`{"counter":1,"stateVersion":0,"timestamp":1}`)
+	require.NoError(t, binary.Write(z, binary.BigEndian, int32(2)))
+	section(`T 4 4 6 SINGLE_TAG {"+message.type":"FIFO"}`)
+	section(`U 4 4 6 SINGLE_TAG`)
+	section(`[]`)
+	require.NoError(t, z.Close())
+	topics := `"topicConfigTable":{"T":{"perm":6,"readQueueNums":4,"topicName":"T","writeQueueNums":4},"U":{"topicName":"U"}}`
+	wrapped := func(version string) string {
+		return `{"filterServerList":[],"topicConfigSerializeWrapper":{` + version + topics + `}}`
+	}
+	for name, c := range map[string]struct {
+		body    string
+		crc     string // "": right
+		version int32
+		ext     []string
+		empty   bool
+	}{
+		"plain":                        {body: wrapped(`"dataVersion":{"counter":1,"stateVersion":0,"timestamp":1},`)},
+		"version null":                 {body: wrapped(`"dataVersion":null,`)},
+		"no version":                   {body: wrapped("")},
+		"version without state":        {body: wrapped(`"dataVersion":{"counter":1,"timestamp":1},`)},
+		"no checksum":                  {body: wrapped(""), crc: "0"},
+		"knows acting masters":         {body: wrapped(""), ext: []string{"enableActingMaster", "true", "heartbeatTimeoutMillis", "10000"}},
+		"before bodies were wrapped":   {body: `{"dataVersion":{"counter":1},` + topics + `}`, version: 36},
+		"empty":                        {empty: true},
+		"compressed":                   {body: squeezed.String(), ext: []string{"compressed", "true"}},
+		"compressed, not said so":      {body: squeezed.String()},
+		"compressed, without mappings": {body: squeezed.String(), version: 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, t.TempDir(), "")
+			p := w.dial()
+			ext, _ := registration("b", "addr", 0, 1)
+			for i := 0; i+1 < len(c.ext); i += 2 {
+				ext[c.ext[i]] = c.ext[i+1]
+			}
+			sum := func(off uint32) string { return fmt.Sprint((crc32.ChecksumIEEE([]byte(c.body)) + off) & 0x7FFFFFFF) }
+			cmd := protocol.NewRequest(protocol.ReqRegisterBroker, ext, []byte(c.body))
+			if c.version != 0 {
+				cmd.Version = c.version
+			}
+			if ext["bodyCrc32"] = sum(1); !c.empty {
+				p.Write(cmd.Append(nil))
+				a := p.Read()
+				require.Equal(t, []any{protocol.SystemError, "crc32 not match"}, []any{a.Code, a.Remark})
+				require.Nil(t, w.route(p, "T"))
+			}
+			if ext["bodyCrc32"] = c.crc; c.crc == "" {
+				ext["bodyCrc32"] = sum(0)
+			}
+			p.Write(cmd.Append(nil))
+			require.Equal(t, protocol.Success, p.Read().Code)
+			if c.empty {
+				require.Contains(t, string(p.Call(protocol.ReqGetBrokerClusterInfo, nil, nil).Body), "addr")
+				return
+			}
+			require.Equal(t, map[string]string{"0": "addr"}, w.route(p, "T"))
+			require.Equal(t, map[string]string{"0": "addr"}, w.route(p, "U"))
+		})
+	}
 }
 
 func TestSlaveLearnsItsMaster(t *testing.T) {

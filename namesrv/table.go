@@ -53,8 +53,9 @@ type MinBrokerChange struct {
 	Recipients []string
 }
 
-// member identifies a live broker process.
-type member struct{ cluster, addr string }
+// member identifies a live broker process. The name is part of it: a process that comes back under another name at the same address is
+// another broker, and what the first one registered has to end in time.
+type member struct{ cluster, broker, addr string }
 
 type live struct {
 	lastSeen time.Time
@@ -62,7 +63,6 @@ type live struct {
 	version  protocol.DataVersion
 	channel  any
 	haAddr   string
-	broker   string
 	id       int64
 }
 
@@ -80,7 +80,8 @@ type TableConfig struct {
 
 // Table is the route table. It is not safe for concurrent use: Server guards it. Every method that needs the time takes it.
 //
-// Invariant: a broker name is in a cluster's set and in topics only while its group has at least one address.
+// Invariants: a broker name is in a cluster's set and in topics only while its group has at least one address; every address of a group has
+// a live entry, so that it leaves when it falls silent or its connection closes.
 type Table struct {
 	cfg      TableConfig
 	topics   map[string]map[string]protocol.QueueData // topic, broker name
@@ -111,9 +112,10 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 	}
 	topics := r.Body.Topics.TopicConfigTable
 	// All checks stand before the first change, so that a refused registration leaves nothing behind.
+	m := member{r.Cluster, r.Broker, r.Addr}
 	if old, ok := g.data.BrokerAddrs[r.ID]; ok && old != r.Addr {
-		if o := t.live[member{r.Cluster, old}]; o != nil && o.version.StateVersion > r.Body.Topics.DataVersion.StateVersion {
-			delete(t.live, member{r.Cluster, r.Addr})
+		if o := t.live[member{r.Cluster, r.Broker, old}]; o != nil && o.version.StateVersion > r.Body.Topics.DataVersion.StateVersion {
+			t.forget(m, g)
 			return Registered{}, nil
 		}
 	} else if !ok && len(topics) == 1 {
@@ -137,6 +139,7 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 			delete(g.data.BrokerAddrs, id)
 		}
 	}
+	t.endOthers(m) // or in another cluster: its entry there must not take the address away when it ends
 	_, known := g.data.BrokerAddrs[r.ID]
 	g.data.BrokerAddrs[r.ID] = r.Addr
 	lowest, _ := minID(g.data.BrokerAddrs)
@@ -144,12 +147,11 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 	if r.ID == 0 || prime {
 		t.applyTopics(r, g, first || !known, prime)
 	}
-	m := member{r.Cluster, r.Addr}
 	timeout := r.Timeout
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}
-	t.live[m] = &live{lastSeen: now, timeout: timeout, version: r.Body.Topics.DataVersion, channel: r.Channel, haAddr: r.HAAddr, broker: r.Broker, id: r.ID}
+	t.live[m] = &live{lastSeen: now, timeout: timeout, version: r.Body.Topics.DataVersion, channel: r.Channel, haAddr: r.HAAddr, id: r.ID}
 	if len(r.Body.FilterServerList) == 0 {
 		delete(t.filters, m)
 	} else {
@@ -158,7 +160,7 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 	var out Registered
 	if r.ID != 0 {
 		if addr, ok := g.data.BrokerAddrs[0]; ok {
-			if l := t.live[member{r.Cluster, addr}]; l != nil {
+			if l := t.live[member{r.Cluster, r.Broker, addr}]; l != nil {
 				out.HAAddr, out.MasterAddr = l.haAddr, addr
 			}
 		}
@@ -181,7 +183,7 @@ func (t *Table) applyTopics(r *Registration, g *group, all, prime bool) {
 			}
 		}
 	}
-	l := t.live[member{r.Cluster, r.Addr}]
+	l := t.live[member{r.Cluster, r.Broker, r.Addr}]
 	changed := all || l == nil || l.version != w.DataVersion
 	for name, c := range w.TopicConfigTable {
 		if c == nil || name == "" {
@@ -226,27 +228,48 @@ func minID(addrs map[int64]string) (int64, bool) {
 	return lowest, ok
 }
 
-// Unregister drops a broker process. It does nothing when the group's id is held by another address, or, if channel is not nil, when the
-// broker has registered again through another connection since.
-func (t *Table) Unregister(cluster, broker, addr string, id int64, channel any) *MinBrokerChange {
-	m := member{cluster, addr}
+// endOthers forgets that a process lives in other clusters.
+func (t *Table) endOthers(m member) {
+	for other := range t.live {
+		if other.broker == m.broker && other.addr == m.addr && other.cluster != m.cluster {
+			delete(t.live, other)
+			delete(t.filters, other)
+		}
+	}
+}
+
+// forget takes a process out of the table; the caller drops the group if that was its last.
+func (t *Table) forget(m member, g *group) {
+	t.endOthers(m)
+	delete(t.live, m)
+	delete(t.filters, m)
+	maps.DeleteFunc(g.data.BrokerAddrs, func(_ int64, addr string) bool { return addr == m.addr })
+}
+
+// Unregister drops a broker process, whatever its id. It leaves alone a group that does not have the address any more, and, if channel is
+// not nil, a process that has registered again through another connection or left since.
+func (t *Table) Unregister(cluster, broker, addr string, channel any) *MinBrokerChange {
+	m := member{cluster, broker, addr}
 	l := t.live[m]
-	if channel != nil && l != nil && l.channel != channel {
+	if channel != nil && (l == nil || l.channel != channel) {
 		return nil
 	}
 	g := t.groups[broker]
-	delete(t.live, m)
-	delete(t.filters, m)
-	if g == nil || g.data.BrokerAddrs[id] != addr {
+	if g == nil {
+		delete(t.live, m)
+		delete(t.filters, m)
 		return nil
 	}
+	had := len(g.data.BrokerAddrs)
 	before, _ := minID(g.data.BrokerAddrs)
-	delete(g.data.BrokerAddrs, id)
+	t.forget(m, g)
 	if len(g.data.BrokerAddrs) == 0 {
 		t.dropGroup(broker)
+	}
+	if len(g.data.BrokerAddrs) == 0 || len(g.data.BrokerAddrs) == had {
 		return nil
 	}
-	if g.data.EnableActingMaster && id == 0 {
+	if _, master := g.data.BrokerAddrs[0]; !master && g.data.EnableActingMaster {
 		for _, brokers := range t.topics {
 			if q, ok := brokers[broker]; ok {
 				q.Perm &^= permWrite
@@ -269,10 +292,14 @@ func (t *Table) dropGroup(broker string) {
 			delete(t.clusters, cluster)
 		}
 	}
+	for topic, m := range t.mappings {
+		if delete(m, broker); len(m) == 0 {
+			delete(t.mappings, topic)
+		}
+	}
 	for topic, brokers := range t.topics {
 		if _, ok := brokers[broker]; ok {
 			delete(brokers, broker)
-			delete(t.mappings[topic], broker)
 			t.dropIfEmpty(topic)
 		}
 	}
@@ -293,15 +320,15 @@ func (t *Table) minChange(g *group, offline, ha string) *MinBrokerChange {
 }
 
 // Heartbeat notes a sign of life of a known broker.
-func (t *Table) Heartbeat(cluster, addr string, now time.Time) {
-	if l := t.live[member{cluster, addr}]; l != nil {
+func (t *Table) Heartbeat(cluster, broker, addr string, now time.Time) {
+	if l := t.live[member{cluster, broker, addr}]; l != nil {
 		l.lastSeen = now
 	}
 }
 
 // QueryVersion compares a broker's data version with the stored one; it counts as a sign of life.
-func (t *Table) QueryVersion(cluster, addr string, v protocol.DataVersion, now time.Time) (changed bool, stored *protocol.DataVersion) {
-	l := t.live[member{cluster, addr}]
+func (t *Table) QueryVersion(cluster, broker, addr string, v protocol.DataVersion, now time.Time) (changed bool, stored *protocol.DataVersion) {
+	l := t.live[member{cluster, broker, addr}]
 	if l == nil {
 		return true, nil
 	}
@@ -325,7 +352,7 @@ func (t *Table) Expire(now time.Time) (expired []Expired, next time.Time) {
 	for m, l := range t.live {
 		end := l.lastSeen.Add(l.timeout)
 		if end.Before(now) {
-			expired = append(expired, Expired{m.cluster, l.broker, m.addr, l.id, l.channel})
+			expired = append(expired, Expired{m.cluster, m.broker, m.addr, l.id, l.channel})
 			continue
 		}
 		if next.IsZero() || end.Before(next) {
@@ -340,7 +367,7 @@ func (t *Table) Expire(now time.Time) (expired []Expired, next time.Time) {
 func (t *Table) OfChannel(channel any) (all []Expired) {
 	for m, l := range t.live {
 		if l.channel == channel {
-			all = append(all, Expired{m.cluster, l.broker, m.addr, l.id, l.channel})
+			all = append(all, Expired{m.cluster, m.broker, m.addr, l.id, l.channel})
 		}
 	}
 	return all
@@ -362,7 +389,7 @@ func (t *Table) Route(topic string) *protocol.TopicRouteData {
 		d := g.data
 		d.BrokerAddrs = maps.Clone(d.BrokerAddrs)
 		for _, addr := range d.BrokerAddrs {
-			if list := t.filters[member{d.Cluster, addr}]; len(list) > 0 {
+			if list := t.filters[member{d.Cluster, broker, addr}]; len(list) > 0 {
 				r.FilterServerTable[addr] = slices.Clone(list)
 			}
 		}

@@ -81,6 +81,10 @@ func (s *script) command(t *testing.T, line string) string {
 		}
 		return n
 	}
+	cluster := arg["in"]
+	if cluster == "" {
+		cluster = "c"
+	}
 	switch verb {
 	case "table":
 		s.table = NewTable(TableConfig{SupportActingMaster: arg["acting"] == "true", NotifyMinBrokerIDChanged: arg["notify"] == "true", DeleteTopicsOnRegister: arg["delete"] == "true"})
@@ -101,7 +105,7 @@ func (s *script) command(t *testing.T, line string) string {
 			}
 			body.Topics.TopicConfigTable[name] = &protocol.TopicConfig{TopicName: name, ReadQueueNums: 4, WriteQueueNums: 4, Perm: int32(p)}
 		}
-		r := &Registration{Cluster: "c", Broker: arg["broker"], Addr: arg["addr"], HAAddr: arg["addr"] + "-ha", ID: num("id"), Timeout: time.Duration(num("timeout")) * time.Millisecond, Zone: arg["zone"], Body: body, Whole: arg["whole"] == "true"}
+		r := &Registration{Cluster: cluster, Broker: arg["broker"], Addr: arg["addr"], HAAddr: arg["addr"] + "-ha", ID: num("id"), Timeout: time.Duration(num("timeout")) * time.Millisecond, Zone: arg["zone"], Body: body, Whole: arg["whole"] == "true"}
 		if arg["channel"] != "" {
 			r.Channel = arg["channel"]
 		}
@@ -119,17 +123,17 @@ func (s *script) command(t *testing.T, line string) string {
 		}
 		return text + changeText(out.Notify)
 	case "unregister":
-		return changeText(s.table.Unregister("c", arg["broker"], arg["addr"], num("id"), nil))
+		return changeText(s.table.Unregister(cluster, arg["broker"], arg["addr"], nil))
 	case "close":
 		text := ""
 		for _, e := range s.table.OfChannel(arg["channel"]) {
-			text += fmt.Sprintf("drop %s/%d at %s\n", e.Broker, e.ID, e.Addr) + changeText(s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.ID, e.Channel))
+			text += fmt.Sprintf("drop %s/%d at %s\n", e.Broker, e.ID, e.Addr) + changeText(s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.Channel))
 		}
 		return text
 	case "heartbeat":
-		s.table.Heartbeat("c", arg["addr"], s.now)
+		s.table.Heartbeat(cluster, arg["broker"], arg["addr"], s.now)
 	case "version":
-		changed, stored := s.table.QueryVersion("c", arg["addr"], protocol.DataVersion{Counter: num("version"), StateVersion: num("state")}, s.now)
+		changed, stored := s.table.QueryVersion(cluster, arg["broker"], arg["addr"], protocol.DataVersion{Counter: num("version"), StateVersion: num("state")}, s.now)
 		if stored == nil {
 			return fmt.Sprintf("changed %v, unknown", changed)
 		}
@@ -138,7 +142,7 @@ func (s *script) command(t *testing.T, line string) string {
 		gone, next := s.table.Expire(s.now)
 		text := ""
 		for _, e := range gone {
-			text += fmt.Sprintf("expired %s/%d at %s\n", e.Broker, e.ID, e.Addr) + changeText(s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.ID, e.Channel))
+			text += fmt.Sprintf("expired %s/%d at %s\n", e.Broker, e.ID, e.Addr) + changeText(s.table.Unregister(e.Cluster, e.Broker, e.Addr, e.Channel))
 		}
 		if !next.IsZero() {
 			text += fmt.Sprintf("next in %d ms", next.Sub(s.now).Milliseconds())
@@ -175,7 +179,7 @@ func (s *script) command(t *testing.T, line string) string {
 		}
 		return strings.Join(s.table.Topics(), " ")
 	case "members":
-		return fmt.Sprint(s.table.Members("c", arg["broker"]).BrokerAddrs)
+		return fmt.Sprint(s.table.Members(cluster, arg["broker"]).BrokerAddrs)
 	case "size":
 		return s.table.String()
 	default:
