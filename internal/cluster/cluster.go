@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -60,9 +61,11 @@ func Cleanup() {
 }
 
 // FreePorts returns n ports of 127.0.0.1 that were free at the time of the call. Each has two free neighbours below and one above,
-// because a broker also listens on listenPort-2 and keeps listenPort+1 for replication.
+// because a broker also listens on listenPort-2 and keeps listenPort+1 for replication. They lie below the ports that systems give
+// to outgoing connections, so that a server can be started on its port again.
 func FreePorts(tb testing.TB, n int) []int {
 	tb.Helper()
+	const low, high = 15000, 32000
 	var ports []int
 	var held []net.Listener
 	defer func() {
@@ -71,17 +74,12 @@ func FreePorts(tb testing.TB, n int) []int {
 		}
 	}()
 	for tries := 0; len(ports) < n; tries++ {
-		if tries > 200 {
+		if tries > 500 {
 			tb.Fatal("no free ports")
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		p := l.Addr().(*net.TCPAddr).Port
-		held = append(held, l)
+		p := low + rand.IntN(high-low)
 		ok := true
-		for _, q := range []int{p - 2, p - 1, p + 1} {
+		for _, q := range []int{p, p - 2, p - 1, p + 1} {
 			x, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", q))
 			if err != nil {
 				ok = false
