@@ -93,10 +93,31 @@ func java(t *testing.T, version string, limit time.Duration, props []string, pro
 	return string(out), err
 }
 
+// logback is the configuration that servers before 5.0 read from their home folder. It writes what javaComplaints reads.
+const logback = `<configuration>
+<appender name="file" class="ch.qos.logback.core.FileAppender"><file>${user.home}/logs/rocketmqlogs/all.log</file>
+<encoder><pattern>%d %p %t - %m%n</pattern></encoder></appender>
+<root level="INFO"><appender-ref ref="file"/></root>
+</configuration>
+`
+
+func writeLogback(t *testing.T, home string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(home, "conf"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"logback_broker.xml", "logback_namesrv.xml"} {
+		if err := os.WriteFile(filepath.Join(home, "conf", name), []byte(logback), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // javaNamesrv returns the real name server on a free port, not started.
 func javaNamesrv(t *testing.T, version string) *cluster.Process {
 	t.Helper()
 	home := t.TempDir()
+	writeLogback(t, home)
 	port := cluster.FreePorts(t, 1)[0]
 	conf := cluster.WriteConf(t, filepath.Join(home, "namesrv.conf"), map[string]string{"listenPort": fmt.Sprint(port), "kvConfigPath": filepath.Join(home, "kv.json")})
 	args := append(javaArgs(t, version, home), "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", conf)
@@ -119,9 +140,7 @@ func javaHome(root string) string { return filepath.Join(filepath.Dir(root), "ja
 func javaBroker(t *testing.T, version, namesrv string, port int, root string, extra map[string]string) *cluster.Process {
 	t.Helper()
 	home := javaHome(root)
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeLogback(t, home)
 	keys := storeKeys(root)
 	keys["listenPort"] = fmt.Sprint(port)
 	keys["haListenPort"] = fmt.Sprint(port + 1) // by default 10912, which another broker may hold
