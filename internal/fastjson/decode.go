@@ -1,6 +1,7 @@
 package fastjson
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/base64"
 	"encoding/json"
@@ -18,21 +19,28 @@ type Unmarshaler interface{ UnmarshalFastJSON(n *Node) error }
 
 // Unmarshal decodes a text into v, a pointer. Struct fields are found by their json tag, else by name, ignoring case and underscores;
 // unknown fields and null are passed over; numbers and text convert into each other; floats are cut to integers; the last of duplicate
-// keys wins. An object as key of a map[string]... becomes its compact text. A text without a value (empty, blank) leaves v alone.
-// Errors: *SyntaxError, or one that names the field.
+// keys wins. An object as key of a map[string]... becomes its compact text. A text without a value (empty, blank) leaves v alone; after an
+// error v holds what came before it. Errors: *SyntaxError, or one that names the field.
+//
+// Only what v keeps takes memory, whatever the text holds besides; large texts wait for each other.
 func Unmarshal(data []byte, v any) error {
 	rv := reflect.ValueOf(v)
 	if rv.Kind() != reflect.Pointer || rv.IsNil() {
 		return fmt.Errorf("fastjson: decode into %T, which is not a pointer", v)
 	}
-	if strings.TrimSpace(string(data)) == "" {
+	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
-	n, err := Parse(data)
-	if err != nil {
+	leave := enter(len(data))
+	defer leave()
+	p := parser{b: data, most: mostNodes}
+	if err := p.into(rv.Elem(), "", 0); err != nil {
 		return err
 	}
-	return n.Decode(v)
+	if p.blanks(); p.i < len(p.b) {
+		return p.fail("text after the value")
+	}
+	return nil
 }
 
 // Decode assigns a parsed value to v, a pointer.
@@ -46,6 +54,10 @@ func (n *Node) Decode(v any) error {
 
 func assign(n *Node, v reflect.Value, path string) error {
 	if n.Kind == Null {
+		return nil
+	}
+	if v.Type() == nodeType {
+		v.Set(reflect.ValueOf(*n))
 		return nil
 	}
 	if v.CanAddr() {

@@ -64,8 +64,11 @@ func Parse(data []byte) (*Node, error) {
 }
 
 type parser struct {
-	b []byte
-	i int
+	b     []byte
+	i     int
+	nodes int // of the tree that is being built
+	most  int // of nodes of one tree; 0: any number
+	kept  int // nodes that the decoded value holds
 }
 
 func (p *parser) fail(reason string) error { return &SyntaxError{p.i, reason} }
@@ -100,6 +103,9 @@ func (p *parser) value(depth int) (*Node, error) {
 	if p.i >= len(p.b) {
 		return nil, p.fail("unexpected end")
 	}
+	if p.nodes++; p.most > 0 && p.nodes > p.most {
+		return nil, p.fail("too many values")
+	}
 	switch c := p.b[p.i]; {
 	case c == '{':
 		return p.object(depth)
@@ -117,35 +123,48 @@ func (p *parser) value(depth int) (*Node, error) {
 
 func (p *parser) object(depth int) (*Node, error) {
 	n := &Node{Kind: Object}
+	err := p.members(depth, func(key *Node) error {
+		value, err := p.value(depth + 1)
+		if err == nil {
+			n.Members = append(n.Members, Member{key, value})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// members reads an object; value reads what belongs to a key.
+func (p *parser) members(depth int, value func(key *Node) error) error {
 	p.i++
 	for {
 		p.blanks()
 		if p.i >= len(p.b) {
-			return nil, p.fail("object is not closed")
+			return p.fail("object is not closed")
 		}
 		switch p.b[p.i] {
 		case '}':
 			p.i++
-			return n, nil
+			return nil
 		case ',':
 			p.i++
 			continue
 		}
 		key, err := p.key(depth)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if p.blanks(); p.i >= len(p.b) || p.b[p.i] != ':' {
-			return nil, p.fail("a colon belongs here")
+			return p.fail("a colon belongs here")
 		}
 		p.i++
-		value, err := p.value(depth + 1)
-		if err != nil {
-			return nil, err
+		if err := value(key); err != nil {
+			return err
 		}
-		n.Members = append(n.Members, Member{key, value})
 		if p.blanks(); p.i < len(p.b) && p.b[p.i] != ',' && p.b[p.i] != '}' {
-			return nil, p.fail("a comma or a closing brace belongs here")
+			return p.fail("a comma or a closing brace belongs here")
 		}
 	}
 }
@@ -172,19 +191,34 @@ func isWordByte(c byte) bool {
 
 func (p *parser) array(depth int) (*Node, error) {
 	n := &Node{Kind: Array}
+	err := p.items(func() error {
+		item, err := p.value(depth + 1)
+		if err == nil {
+			n.Items = append(n.Items, item)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// items reads an array; item reads one of its values.
+func (p *parser) items(item func() error) error {
 	p.i++
 	for first := true; ; first = false {
 		p.blanks()
 		if p.i >= len(p.b) {
-			return nil, p.fail("array is not closed")
+			return p.fail("array is not closed")
 		}
 		if p.b[p.i] == ']' {
 			p.i++
-			return n, nil
+			return nil
 		}
 		if !first {
 			if p.b[p.i] != ',' {
-				return nil, p.fail("a comma or a closing bracket belongs here")
+				return p.fail("a comma or a closing bracket belongs here")
 			}
 			for p.i < len(p.b) && p.b[p.i] == ',' {
 				p.i++
@@ -192,14 +226,12 @@ func (p *parser) array(depth int) (*Node, error) {
 			}
 			if p.i < len(p.b) && p.b[p.i] == ']' {
 				p.i++
-				return n, nil
+				return nil
 			}
 		}
-		item, err := p.value(depth + 1)
-		if err != nil {
-			return nil, err
+		if err := item(); err != nil {
+			return err
 		}
-		n.Items = append(n.Items, item)
 	}
 }
 
