@@ -77,7 +77,20 @@ public class StoreTool {
             i++;
         }
         System.out.println("FILLED");
-        Thread.sleep(2500); // delayed and retried messages of level 1 come due
+        // Delayed and retried messages of level 1 come due: nothing may arrive any more when others look.
+        long last = -1, since = 0;
+        for (long now = System.currentTimeMillis(); since == 0 || now - since < 4000; now = System.currentTimeMillis()) {
+            long end = 0;
+            for (String t : new String[] {topic, "%RETRY%StoreToolG"}) {
+                try {
+                    for (MessageQueue q : p.fetchPublishMessageQueues(t)) end += p.maxOffset(q);
+                } catch (Exception e) {
+                    // nothing failed so far, so there is no retry topic
+                }
+            }
+            if (end != last) { last = end; since = now; }
+            Thread.sleep(100);
+        }
         c.shutdown();
         p.shutdown();
     }
