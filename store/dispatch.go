@@ -348,6 +348,23 @@ func (f *refiller) put(cq *consumequeue.Queue) error {
 	return cq.Put(f.unit[:])
 }
 
+// holds tells whether the entry that stands at u's place is u, or that of a later life of the topic.
+func (f *refiller) holds(cq *consumequeue.Queue, u *consumequeue.Entry, was consumequeue.Unit) bool {
+	switch {
+	case was.Blank() || was.Log < u.Log:
+		return false
+	case was.Log == u.Log:
+		return was.Size == u.Size && (was.Ext() || was.Tags == u.Tags || cq.Topic() == message.TopicSchedule)
+	}
+	v, err := f.s.log.Record(was.Log)
+	if err != nil {
+		return false // it points to no record: the entry is damaged
+	}
+	defer v.Release()
+	var rec message.Record
+	return message.Parse(v.Bytes(), &rec) == nil && rec.QueueID == cq.ID() && rec.QueueOffset == u.Offset && string(rec.Topic) == cq.Topic()
+}
+
 // verify compares the entry of a record below the queue's end, and cuts the queue where it is missing: what follows is put
 // again.
 func (f *refiller) verify(cq *consumequeue.Queue, u *consumequeue.Entry) error {
@@ -362,7 +379,7 @@ func (f *refiller) verify(cq *consumequeue.Queue, u *consumequeue.Entry) error {
 		if aerr != nil {
 			return aerr
 		}
-		if ok && !was.Blank() && was.Log >= u.Log { // it is there; or u is of an earlier life
+		if ok && f.holds(cq, u, was) {
 			return nil
 		}
 		err = cq.TruncateTo(u.Offset)
