@@ -224,6 +224,12 @@ func (b *Broker) mayNotify(name string) bool {
 	return b.conf.Load().NotifyConsumerIdsChangedEnable && (g == nil || g.NotifyChanges)
 }
 
+// lockable says whether a group may hold a queue: both exist, and the queue is this broker's.
+func (b *Broker) lockable(group string, q lock.Queue) bool {
+	c := b.topics.Lookup(q.Topic)
+	return c != nil && q.ID >= 0 && q.ID < max(c.ReadQueueNums, c.WriteQueueNums) && q.Broker == b.conf.Load().BrokerName && b.groups.Lookup(group) != nil
+}
+
 // events takes closed connections out of the registry.
 type events struct{ registry *group.Registry }
 

@@ -13,7 +13,7 @@ import (
 func (b *Broker) routes() *remoting.Mux {
 	m := remoting.NewMux()
 	inline, query, adm, clients := remoting.Inline, remoting.Slow(b.pools.query), remoting.Slow(b.pools.admin), remoting.Slow(b.pools.clients)
-	locks := lock.NewHandler(b.locks)
+	locks := lock.NewHandler(b.locks, b.lockable)
 	a := b.adminHandlers()
 	for _, r := range []struct {
 		code    protocol.Code

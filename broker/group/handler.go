@@ -72,6 +72,9 @@ func (h *Handler) Heartbeat(req *remoting.Request, resp *remoting.Response) erro
 	}
 	peer := PeerOf(req.Conn())
 	c := Client{ID: hb.ClientID, Peer: peer, Language: protocol.LanguageName(req.Language), Version: req.Version}
+	if err := h.registry.admit(peer, &hb); err != nil {
+		return err
+	}
 	subChange := hb.Fingerprint == 0
 	for i := range hb.Consumers {
 		changed, err := h.join(c, &hb, &hb.Consumers[i])
@@ -96,8 +99,6 @@ func (h *Handler) Heartbeat(req *remoting.Request, resp *remoting.Response) erro
 	resp.Ext.AddBool("IS_SUB_CHANGE", subChange)
 	return nil
 }
-
-const maxMemberName = 255 // bytes of the name of a producer group
 
 // join registers one consumer entry. An entry of a group that does not exist and may not be created is passed over.
 func (h *Handler) join(c Client, hb *heartbeat, e *consumerEntry) (subChange bool, err error) {

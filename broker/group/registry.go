@@ -83,8 +83,10 @@ func (c *Consumers) Client(id string) *Client {
 // ClientIDs returns the distinct ids of the members.
 func (c *Consumers) ClientIDs() []string {
 	ids := make([]string, 0, len(c.clients))
+	seen := make(map[string]bool, len(c.clients))
 	for _, m := range c.clients {
-		if !slices.Contains(ids, m.ID) {
+		if !seen[m.ID] {
+			seen[m.ID] = true
 			ids = append(ids, m.ID)
 		}
 	}
@@ -104,6 +106,8 @@ type Registry struct {
 	consumers map[string]*consumerGroup // guarded by mu
 	producers map[string]*members       // guarded by mu
 	byPeer    map[Peer]*peerGroups      // guarded by mu: where a connection is a member
+	joined    int                       // guarded by mu: memberships in byPeer
+	weight    int                       // guarded by mu: of the subscriptions of all groups
 	changed   map[string]bool           // guarded by mu: groups whose members are to be told
 
 	view atomic.Pointer[map[string]*atomic.Pointer[Consumers]] // the names change rarely, the groups often
@@ -126,6 +130,7 @@ type consumerGroup struct {
 	members
 	typ, model, from string
 	subs             map[string]*Subscription
+	weight           int   // of subs
 	fingerprint      int32 // of the last heartbeat V2; 0: none
 	view             *atomic.Pointer[Consumers]
 }
@@ -237,8 +242,9 @@ func (r *Registry) Join(c Client, j *Joining) (subChange bool) {
 	changed := g.refresh(c)
 	if !j.WithoutSub {
 		changed = g.subscribe(j.Subscriptions) || changed
+		r.weighLocked(g)
 	}
-	r.peerLocked(c.Peer).consumers[j.Group] = true
+	r.enterLocked(r.peerLocked(c.Peer).consumers, j.Group)
 	g.publish(j.Group)
 	if changed {
 		r.changedLocked(j.Group, g)
@@ -256,7 +262,7 @@ func (r *Registry) JoinProducer(c Client, group string) {
 		r.producers[group] = m
 	}
 	m.refresh(c)
-	r.peerLocked(c.Peer).producers[group] = true
+	r.enterLocked(r.peerLocked(c.Peer).producers, group)
 }
 
 // Leave removes a consumer; the other members are told.
@@ -294,7 +300,7 @@ func (r *Registry) Gone(p Peer) {
 
 func (r *Registry) leaveLocked(p Peer, group string) {
 	if pg := r.byPeer[p]; pg != nil {
-		delete(pg.consumers, group)
+		r.leftLocked(pg.consumers, group)
 	}
 	g := r.consumers[group]
 	if g == nil || !g.remove(p) {
@@ -302,6 +308,7 @@ func (r *Registry) leaveLocked(p Peer, group string) {
 	}
 	if len(g.list) == 0 {
 		delete(r.consumers, group)
+		r.weight -= g.weight
 		r.publishNamesLocked()
 		return
 	}
@@ -311,7 +318,7 @@ func (r *Registry) leaveLocked(p Peer, group string) {
 
 func (r *Registry) leaveProducerLocked(p Peer, group string) {
 	if pg := r.byPeer[p]; pg != nil {
-		delete(pg.producers, group)
+		r.leftLocked(pg.producers, group)
 	}
 	if m := r.producers[group]; m != nil && m.remove(p) && len(m.list) == 0 {
 		delete(r.producers, group)

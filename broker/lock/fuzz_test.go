@@ -12,9 +12,10 @@ func FuzzBody(f *testing.F) {
 	for _, pair := range wiretest.Pairs(f, "testdata/client-json.jsonl.gz", protocol.ReqLockBatchMQ, protocol.ReqUnlockBatchMQ) {
 		f.Add(pair.Request.Decode(f).Body)
 	}
+	h := NewHandler(NewTable(0), func(string, Queue) bool { return true })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var b protocol.LockBatchRequestBody
-		if qs, err := decode(data, &b); err == nil && (b.ClientID == "" || b.ConsumerGroup == "" || len(qs) != len(b.MQSet)) {
+		if qs, err := h.decode(data, &b); err == nil && (b.ClientID == "" || b.ConsumerGroup == "" || len(qs) > len(b.MQSet)) {
 			t.Fatalf("accepted %+v", b)
 		}
 	})

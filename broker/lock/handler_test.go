@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func serve(t *testing.T) *wiretest.Peer {
-	h := NewHandler(NewTable(0))
+	h := NewHandler(NewTable(0), func(group string, q Queue) bool { return group != "unknown" && q.ID < 1000 })
 	mux := remoting.NewMux()
 	mux.Handle(protocol.ReqLockBatchMQ, remoting.Inline, h.Lock)
 	mux.Handle(protocol.ReqUnlockBatchMQ, remoting.Inline, h.Unlock)
@@ -42,6 +42,12 @@ func TestHandler(t *testing.T) {
 	got = p.Call(protocol.ReqLockBatchMQ, nil, body("b", "0", "1"))
 	require.JSONEq(t, `{"lockOKMQSet":[{"brokerName":"b","queueId":1,"topic":"T"}]}`, string(got.Body))
 	require.JSONEq(t, `{"lockOKMQSet":[]}`, string(p.Call(protocol.ReqLockBatchMQ, nil, body("b")).Body))
+	require.JSONEq(t, `{"lockOKMQSet":[]}`, string(p.Call(protocol.ReqLockBatchMQ, nil, body("b", "1000")).Body), "no such queue")
+	got = p.Call(protocol.ReqLockBatchMQ, nil, body("b", strings.Split(strings.Repeat("7,", 1000)+"7", ",")...))
+	require.JSONEq(t, `{"lockOKMQSet":[{"brokerName":"b","queueId":7,"topic":"T"}]}`, string(got.Body), "named again and again")
+	got = p.Call(protocol.ReqLockBatchMQ, nil, []byte(`{"clientId":"a","consumerGroup":"unknown","mqSet":[{"brokerName":"b","queueId":1,"topic":"T"}]}`))
+	require.JSONEq(t, `{"lockOKMQSet":[]}`, string(got.Body), "no such group")
+	require.Equal(t, protocol.SystemError, p.Call(protocol.ReqLockBatchMQ, nil, body(strings.Repeat("c", 256), "1")).Code)
 	for _, bad := range []string{"", "x", "{}", `{"clientId":"a"}`, `[]`, `{"clientId":"a","consumerGroup":"G","mqSet":5}`} {
 		require.Equal(t, protocol.SystemError, p.Call(protocol.ReqLockBatchMQ, nil, []byte(bad)).Code, "%q", bad)
 	}

@@ -68,6 +68,7 @@ type parser struct {
 	i     int
 	nodes int // of the tree that is being built
 	most  int // of nodes of one tree; 0: any number
+	held  int // bytes of elements of lists and maps
 	kept  int // nodes that the decoded value holds
 }
 

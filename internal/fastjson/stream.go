@@ -15,10 +15,12 @@ import (
 // large. Trees are built only for values that read themselves, and those are bounded.
 
 const (
-	mostNodes = 3 << 19  // of one tree: the offsets of 65,536 queues fit
-	mostKept  = 1 << 18  // nodes that stay in the decoded value
-	bigText   = 64 << 10 // smaller texts do not wait
-	bigTexts  = 8 << 20  // bytes of larger ones that are decoded at the same time
+	mostNodes   = 3 << 19  // of one tree: the offsets of 65,536 queues fit
+	mostKept    = 1 << 18  // nodes that stay in the decoded value
+	room        = 1 << 20  // bytes that elements of lists and maps may take in any case
+	roomPerByte = 6        // and for each byte of text
+	bigText     = 64 << 10 // smaller texts do not wait
+	bigTexts    = 8 << 20  // bytes of larger ones that are decoded at the same time
 )
 
 var inDecoding = semaphore.NewWeighted(bigTexts)
@@ -151,6 +153,9 @@ func (p *parser) intoMap(v reflect.Value, path string, depth int) error {
 	return p.members(depth, func(k *Node) error {
 		p.nodes = 0
 		sub := join(path, k.flat())
+		if err := p.hold(t.Key().Size() + t.Elem().Size()); err != nil {
+			return err
+		}
 		key := reflect.New(t.Key()).Elem()
 		if err := assign(k, key, sub); err != nil {
 			return err
@@ -164,11 +169,22 @@ func (p *parser) intoMap(v reflect.Value, path string, depth int) error {
 	})
 }
 
+// hold refuses a text whose elements take far more room than their text, such as millions of empty objects.
+func (p *parser) hold(size uintptr) error {
+	if p.held += int(size); p.held > roomPerByte*len(p.b)+room {
+		return p.fail("too many values")
+	}
+	return nil
+}
+
 // intoSlice replaces what v held.
 func (p *parser) intoSlice(v reflect.Value, path string, depth int) error {
 	list := reflect.MakeSlice(v.Type(), 0, 0)
 	zero := reflect.Zero(v.Type().Elem())
 	err := p.items(func() error {
+		if err := p.hold(zero.Type().Size()); err != nil {
+			return err
+		}
 		n := list.Len()
 		list = reflect.Append(list, zero)
 		return p.into(list.Index(n), join(path, strconv.Itoa(n)), depth+1)

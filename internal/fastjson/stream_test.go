@@ -35,10 +35,11 @@ func TestUnmarshalKeepsOnlyTheValue(t *testing.T) {
 		"list of nothing":           {`{"list":[` + strings.Repeat(",", n) + `]}`, "unexpected"},
 		"list for a text":           {`{"name":[` + strings.Repeat("1,", 2*n) + `]}`, "too many values"},
 		"kept tree":                 {`{"own":[` + many + `]}`, "too many values"},
-		"kept trees":                {`{` + strings.Repeat(`"own":[1,1,1,1,1,1,1],`, n/16) + `}`, "too many values"},
+		"kept trees":                {`{` + strings.Repeat(`"own":[1,1,1,1,1,1,1],`, n/8) + `}`, "too many values"},
 		"deep":                      {strings.Repeat(`{"x":`, n), "nested too deeply"},
 		"deep list":                 {strings.Repeat(`[`, n), "nested too deeply"},
 		"deep key":                  {strings.Repeat(`{`, n), "nested too deeply"},
+		"empty objects":             {`{"list":[` + strings.Repeat("{},", n) + `]}`, "too many values"},
 		"cut off":                   {`{"x":[1,2`, "array is not closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
