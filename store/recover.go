@@ -168,6 +168,10 @@ func (r *recovery) look() error {
 	if r.ck, _, err = checkpoint.Read(s.fs, filepath.Join(s.root, "checkpoint")); err != nil {
 		return err
 	}
+	if s.o.BootID == "" {
+		writable, readOnly := s.config().LogPaths()
+		s.o.BootID = checkpoint.BootID(append(append([]string{s.root}, writable...), readOnly...)...)
+	}
 	marks, damage, err := checkpoint.LoadMarks(s.fs, s.root, s.o.BootID)
 	if err != nil {
 		return err

@@ -21,7 +21,6 @@ import (
 
 	"github.com/epochmq/epochmq/internal/watermark"
 	"github.com/epochmq/epochmq/message"
-	"github.com/epochmq/epochmq/store/checkpoint"
 	"github.com/epochmq/epochmq/store/commitlog"
 	"github.com/epochmq/epochmq/store/consumequeue"
 	"github.com/epochmq/epochmq/store/index"
@@ -34,7 +33,7 @@ const fallbackRAM = 4 << 30 // when the machine does not tell
 type Options struct {
 	Log           *slog.Logger // nil: slog.Default
 	RAM           int64        // bytes of memory, for the in-memory rule of Get; 0: what the machine has
-	BootID        string       // names this run of the kernel; empty: what the machine says
+	BootID        string       // names this run of the kernel and of the folder's mount; empty: what the machine says
 	ManualConfirm bool         // the owner calls SetConfirmed; otherwise confirmed follows flushed (sync) or written (async)
 }
 
@@ -94,9 +93,6 @@ func Open(fsys mappedfile.FS, cfg Config, opts Options) (*Store, error) {
 	}
 	if s.ram <= 0 {
 		s.ram = physicalRAM()
-	}
-	if s.o.BootID == "" {
-		s.o.BootID = checkpoint.BootID()
 	}
 	s.setConfig(&cfg)
 	s.usage.Store(&diskUse{})

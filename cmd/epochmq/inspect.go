@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -98,7 +99,11 @@ func (f *inspectFlags) run(cmd *cobra.Command, path string) error {
 	if f.logs != "" {
 		opt.LogDirs = strings.Split(f.logs, ",")
 	}
-	opt.BootID = checkpoint.BootID()
+	logs := opt.LogDirs
+	if len(logs) == 0 {
+		logs = []string{filepath.Join(path, "commitlog")}
+	}
+	opt.BootID = checkpoint.BootID(append([]string{path}, logs...)...)
 	if opt.Dump < 0 {
 		opt.Dump = 20
 		if st, err := os.Stat(path); err == nil && st.IsDir() {

@@ -213,4 +213,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestBootID(t *testing.T) { require.Equal(t, BootID(), BootID()) }
+func TestBootID(t *testing.T) {
+	require.Equal(t, BootID(), BootID())
+	dir := t.TempDir()
+	require.Equal(t, BootID(dir), BootID(filepath.Join(dir, "not", "yet", "there")))
+}

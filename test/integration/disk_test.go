@@ -61,6 +61,14 @@ func TestDiskFull(t *testing.T) {
 	createTopic(t, broker.Addr, "Full", queues)
 	l := newLedger("Full")
 	l.burst(t, broker.Addr, 200)
+	known, err := dialRaw(broker.Addr) // the readers' group exists before the disk is full
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pullAll(known, "Full", 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	known.Close()
 	filler := filepath.Join(mnt, "filler")
 	if out, err := exec.Command("sh", "-c", fmt.Sprintf("head -c 300M /dev/zero > %s", filler)).CombinedOutput(); err == nil {
 		t.Fatalf("the disk did not fill: %s", out)
