@@ -309,7 +309,11 @@ func persist(path string, changes map[string]string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("keep the changed configuration: %w", err)
 	}
-	if err := statefile.Write(statefile.OS, path, editProperties(old, changes)); err != nil {
+	edited, err := editProperties(old, changes)
+	if err != nil {
+		return fmt.Errorf("keep the changed configuration in %s: %w", path, err)
+	}
+	if err := statefile.Write(statefile.OS, path, edited); err != nil {
 		return fmt.Errorf("keep the changed configuration: %w", err)
 	}
 	return nil

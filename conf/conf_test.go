@@ -126,46 +126,95 @@ func TestEditProperties(t *testing.T) {
 		changes   map[string]string
 	}{
 		"empty":         {"", "a=1\nb=2\n", map[string]string{"b": "2", "a": "1"}},
-		"kept":          {"# c\n a : 0\n!x\nz=9", "# c\na=1\n!x\nz=9\n", map[string]string{"a": "1"}},
+		"kept":          {"# c\n a : 0\n!x\nz=9", "# c\na=1\n!x\nz=9", map[string]string{"a": "1"}},
 		"repeated":      {"a=0\nA=5\n", "a=1\na=1\n", map[string]string{"a": "1"}},
 		"continued":     {"a=0 \\\n  more\nb=2\\\n  a=4\n", "a=1\nb=2\\\n  a=4\n", map[string]string{"a": "1"}},
-		"ends open":     {"b=2\\", "b=2\na=1\n", map[string]string{"a": "1"}},
+		"ends open":     {"b=2\\", "b=2\\\n\na=1\n", map[string]string{"a": "1"}},
 		"escapes":       {"", `a=\ x\\y` + "\n", map[string]string{"a": ` x\y`}},
+		"XML comment":   {"<!--\n a=7\n-->\n# c\n", "<!--\n a=7\n-->\n# c\na=1\n", map[string]string{"a": "1"}},
+		"no comment":    {"b=<!--\na=7\nc=-->\n", "b=<!--\na=1\nc=-->\n", map[string]string{"a": "1"}},
+		"line ends":     {"a=1\r\nb=2\r\n", "a=1\r\nb=3\r\nc=4\r\n", map[string]string{"b": "3", "c": "4"}},
+		"old line ends": {"a=1\rb=2\rz=1", "a=1\rb=3\rz=1", map[string]string{"b": "3"}},
+		"escaped key":   {"\\u0061=1\nb\\:=2\n", "a=7\nb\\:=2\n", map[string]string{"a": "7"}},
+		"mark":          {"\uFEFFa=1\nb=2", "\uFEFFa=3\nb=2\nc=1\n", map[string]string{"a": "3", "c": "1"}},
 		"comment slash": {"# a \\\nb=1\n", "# a \\\nb=2\n", map[string]string{"b": "2"}},
 	} {
-		require.Equal(t, c.want, string(editProperties([]byte(c.old), c.changes)), name)
+		got, err := editProperties([]byte(c.old), c.changes)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, string(got), name)
 	}
 }
 
-// FuzzEditProperties changes a key of any file: the file stays readable, the key has the value, others keep theirs.
-func FuzzEditProperties(f *testing.F) {
+// FuzzProperties changes a key of any file: the file stays readable, the key has the value, others keep theirs.
+func FuzzProperties(f *testing.F) {
+	for _, name := range []string{"broker.conf", "2m-noslave/broker-a.properties", "testdata/java-getBrokerConfig.txt"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(b), "5")
+	}
 	f.Add("a=1\n# c\nb=2\\\n  x\n", "value")
+	f.Add("<!-- key=1\nkey=2 --> key=3\nb=<!--\n", "-->")
 	f.Add("Key=1\nkey:2\nkey 3", `a\b`)
+	f.Add("\uFEFFk\\u0065y=1\r\nx=\\ud83d\\ude00\r# c", "\u00e9")
 	f.Fuzz(func(t *testing.T, old, value string) {
 		before, err := ParseProperties([]byte(old))
-		if err != nil || strings.ContainsAny(old, "\r\x00\f<") || strings.ContainsAny(value, "\r\n\x00\f<") || !plainText(value) || strings.Contains(old, `\`) && !strings.Contains(old, "\\\n") {
+		if err != nil || strings.ContainsAny(value, "\r\n\x00") {
 			return
 		}
-		after, err := ParseProperties(editProperties([]byte(old), map[string]string{"key": value}))
+		edited, err := editProperties([]byte(old), map[string]string{"key": value})
+		if err != nil && strings.Contains(value, "-->") {
+			return // it would end an XML comment that is open
+		}
+		if err != nil {
+			t.Fatalf("%q cannot be edited: %v", old, err)
+		}
+		after, err := ParseProperties(edited)
 		if err != nil {
 			t.Fatalf("%q becomes unreadable: %v", old, err)
 		}
 		if got := strings.TrimSpace(after["key"]); got != strings.TrimSpace(value) {
-			t.Fatalf("%q: key is %q, want %q", old, got, value)
+			t.Fatalf("%q: key is %q, want %q in %q", old, got, value, edited)
 		}
 		for k, v := range before {
 			if !strings.EqualFold(k, "key") && after[k] != v {
-				t.Fatalf("%q: key %q was %q and is %q", old, k, v, after[k])
+				t.Fatalf("%q: key %q was %q and is %q in %q", old, k, v, after[k], edited)
+			}
+		}
+		for k := range after {
+			if _, had := before[k]; !had && k != "key" {
+				t.Fatalf("%q: key %q is new in %q", old, k, edited)
 			}
 		}
 	})
 }
 
-func plainText(s string) bool {
-	for _, r := range s {
-		if r < ' ' || r > '~' {
-			return false
-		}
+func TestParseProperties(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want map[string]string
+	}{
+		"separators":   {"a=1\nb:2\nc 3\n d\t=\t4 \ne = = 5\nf\ng=\n", map[string]string{"a": "1", "b": "2", "c": "3", "d": "4 ", "e": "= 5", "f": "", "g": ""}},
+		"comments":     {"# a=1 \\\n! b=2\n  # c\nd=#e\n", map[string]string{"d": "#e"}},
+		"continuation": {"a=1\\\n   2\\\r\n3\nb=x\\\\\nc=y\\\n", map[string]string{"a": "123", "b": `x\`, "c": "y"}},
+		"escapes":      {`a\ b\=c=\t\u00e9\ud83d\ude00\q\\` + "\n", map[string]string{"a b=c": "\té😀q\\"}},
+		"lone half":    {`a=\ud83d!`, map[string]string{"a": "\uFFFD!"}},
+		"repeated":     {"a=1\na=2", map[string]string{"a": "2"}},
+		"no expansion": {"a=${user.home}/x", map[string]string{"a": "${user.home}/x"}},
+		"line ends":    {"a=1\rb=2\r\nc=3", map[string]string{"a": "1", "b": "2", "c": "3"}},
+		"only blanks":  {strings.Repeat("\n \f", 300000), map[string]string{}},
+	} {
+		got, err := ParseProperties([]byte(c.text))
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got, name)
 	}
-	return true
+	for _, bad := range []string{`a=\u12`, `a=\uzzzz`, `\u=1`, strings.Repeat(" ", MaxUpdate+1)} {
+		_, err := ParseProperties([]byte(bad))
+		require.Error(t, err)
+	}
+	for _, old := range []string{`a=\u`, "<!-- open"} {
+		_, err := editProperties([]byte(old), map[string]string{"b": "-->"})
+		require.Error(t, err, old)
+	}
 }

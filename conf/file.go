@@ -9,7 +9,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/magiconair/properties"
 	"github.com/spf13/viper"
 )
 
@@ -17,15 +16,11 @@ import (
 type codec struct{}
 
 func (codec) Decode(b []byte, into map[string]any) error {
-	p, err := parse(b)
-	if err != nil {
-		return err
+	all, err := readProperties(b)
+	for _, e := range all { // in the order of the file: of two spellings the later one counts
+		into[strings.ToLower(e.key)] = e.value
 	}
-	for _, k := range p.Keys() { // in the order of the file: of two spellings the later one counts
-		v, _ := p.Get(k)
-		into[strings.ToLower(k)] = v
-	}
-	return nil
+	return err
 }
 
 func (codec) Encode(m map[string]any) ([]byte, error) {
@@ -39,27 +34,6 @@ func (codec) Encode(m map[string]any) ([]byte, error) {
 		fmt.Fprintf(&b, "%s=%v\n", k, m[k])
 	}
 	return b.Bytes(), nil
-}
-
-// xmlComment is how RocketMQ's own samples open, although they are property files.
-var xmlComment = regexp.MustCompile(`(?s)<!--.*?-->`)
-
-func parse(b []byte) (*properties.Properties, error) {
-	l := &properties.Loader{Encoding: properties.UTF8, DisableExpansion: true}
-	p, err := l.LoadBytes(xmlComment.ReplaceAll(b, nil))
-	if err != nil {
-		return nil, fmt.Errorf("parse properties: %w", err)
-	}
-	return p, nil
-}
-
-// ParseProperties reads the body of an update-config request: key=value lines with Java's escapes. Errors say what is malformed.
-func ParseProperties(b []byte) (map[string]string, error) {
-	p, err := parse(b)
-	if err != nil {
-		return nil, err
-	}
-	return p.Map(), nil
 }
 
 // Load layers a property file (path may be empty) and the environment over the defaults. Run-time changes are written to the file.
@@ -114,15 +88,15 @@ func upperSnake(name string) string {
 var plausibleKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.\-]*$`)
 
 func (s *Set) noteUnknown(b []byte) error {
-	p, err := parse(b)
+	all, err := readProperties(b)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range p.Keys() {
-		if len(s.keys[strings.ToLower(k)]) == 0 && plausibleKey.MatchString(k) {
-			s.unknown = append(s.unknown, k)
+	for _, e := range all {
+		if len(s.keys[strings.ToLower(e.key)]) == 0 && plausibleKey.MatchString(e.key) {
+			s.unknown = append(s.unknown, e.key)
 		}
 	}
 	slices.Sort(s.unknown)
@@ -131,76 +105,4 @@ func (s *Set) noteUnknown(b []byte) error {
 		s.log.Warn("configuration keys that nothing here knows are kept and ignored", "keys", strings.Join(s.unknown, " "))
 	}
 	return nil
-}
-
-// editProperties changes keys of a property file and leaves every other line as it is. The last line of a repeated key is the one that
-// counts, so all are changed, in whatever case they are written. New keys go to the end, sorted.
-func editProperties(old []byte, changes map[string]string) []byte {
-	names := map[string]string{} // by lower case
-	for key := range changes {
-		names[strings.ToLower(key)] = key
-	}
-	var out []string
-	done := map[string]bool{}
-	lines := strings.Split(strings.TrimSuffix(string(old), "\n"), "\n")
-	if len(old) == 0 {
-		lines = nil
-	}
-	for i := 0; i < len(lines); i++ {
-		first := i
-		for continues(lines[i]) && i+1 < len(lines) {
-			i++
-		}
-		key, ok := names[strings.ToLower(lineKey(lines[first]))]
-		if !ok {
-			out = append(out, lines[first:i+1]...)
-			continue
-		}
-		out = append(out, key+"="+escape(changes[key]))
-		done[key] = true
-	}
-	var fresh []string
-	for key, value := range changes {
-		if !done[key] {
-			fresh = append(fresh, key+"="+escape(value))
-		}
-	}
-	sort.Strings(fresh)
-	if n := len(out); n > 0 && len(fresh) > 0 && continues(out[n-1]) {
-		out[n-1] = strings.TrimSuffix(out[n-1], `\`) // the last line's backslash would take in the first new one
-	}
-	return []byte(strings.Join(append(out, fresh...), "\n") + "\n")
-}
-
-// lineKey returns the key of a line; empty for blanks and comments.
-func lineKey(line string) string {
-	line = strings.TrimLeft(line, " \t\f")
-	if line == "" || line[0] == '#' || line[0] == '!' {
-		return ""
-	}
-	if i := strings.IndexAny(line, "=: \t\f\r"); i >= 0 {
-		line = line[:i]
-	}
-	return line
-}
-
-// continues tells whether a line ends with an odd number of backslashes.
-func continues(line string) bool {
-	if k := strings.TrimLeft(line, " \t\f"); k == "" || k[0] == '#' || k[0] == '!' {
-		return false
-	}
-	n := 0
-	for i := len(line) - 1; i >= 0 && line[i] == '\\'; i-- {
-		n++
-	}
-	return n%2 == 1
-}
-
-// escape keeps a value on its line and its leading blanks.
-func escape(value string) string {
-	value = strings.ReplaceAll(value, `\`, `\\`)
-	if strings.HasPrefix(value, " ") {
-		value = `\` + value
-	}
-	return value
 }
