@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epochmq/epochmq/broker"
+	"github.com/epochmq/epochmq/conf"
 	"github.com/epochmq/epochmq/store"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
@@ -48,6 +49,9 @@ Exit code: 1 also when the store had to stop taking messages after a failed writ
 				}
 				return cf.print(cmd.OutOrStdout(), set)
 			}
+			if err := checkSettings(set); err != nil {
+				return err
+			}
 			b, err := broker.New(set, broker.Options{Log: log, ProxyProtocol: proxyProtocol})
 			if err != nil {
 				return explainStore(err)
@@ -83,6 +87,24 @@ func closeBroker(b *broker.Broker, log *slog.Logger) error {
 		log.Info("broker stopped")
 	}
 	return err
+}
+
+// checkSettings refuses values that a broker cannot run with, before it touches its folder.
+func checkSettings(set *conf.Set) error {
+	var bc broker.Config
+	var sc store.Config
+	set.Value(&bc)
+	set.Value(&sc)
+	for _, err := range []error{bc.Validate(), sc.Validate()} {
+		var no *store.UnsupportedError
+		if errors.As(err, &no) {
+			return err // says what to do
+		}
+		if err != nil {
+			return advise(err, "'epochmq broker --keys' lists the keys and their values")
+		}
+	}
+	return nil
 }
 
 // explainStore adds what to do to an error of opening a store.

@@ -172,6 +172,9 @@ func startDev(ctx context.Context, o devOptions, log *slog.Logger) (_ *devServer
 			return nil, misuse("'epochmq broker --keys' lists the keys", "--set %s names no key of a broker", pair)
 		}
 	}
+	if err = checkSettings(set); err != nil {
+		return nil, err
+	}
 	if s.b, err = broker.New(set, broker.Options{Log: log}); err != nil {
 		return nil, explainStore(err)
 	}

@@ -244,6 +244,8 @@ func TestExitCodes(t *testing.T) {
 		"bad position":      {"consume -t t --from middle", exitUsage, `position "middle"`},
 		"bad level":         {"dev --log-level loud", exitUsage, `log level "loud"`},
 		"bad set":           {"dev --data . --namesrv-port 0 --broker-port 0 --set nope=1", exitUsage, "--set nope=1 names no key"},
+		"bad value":         {"dev --data . --namesrv-port 0 --broker-port 0 --set flushDiskType=NEVER", exitFailure, "use ASYNC_FLUSH or SYNC_FLUSH; 'epochmq broker --keys'"},
+		"slave wanted":      {"dev --data . --namesrv-port 0 --broker-port 0 --set brokerRole=SLAVE", exitFailure, "this version runs single masters"},
 		"no name server":    {"topic list -n 127.0.0.1:1", exitFailure, "no name server answers at 127.0.0.1:1"},
 		"no such conf":      {"broker -c /nonexistent.conf", exitFailure, "nonexistent.conf"},
 		"controller wanted": {"namesrv -c testdata/controller.conf", exitFailure, "enableControllerInNamesrv"},
