@@ -82,7 +82,7 @@ const (
 )
 
 // maxRegisterBody bounds what a compressed registration may grow to.
-const maxRegisterBody = 256 << 20
+const maxRegisterBody = 64 << 20
 
 // DecodeRegisterBody reads the body of a registration: empty, plain or compressed. RocketMQ 5.3 compresses without saying so, so the first
 // byte decides as well. Errors name what is wrong and where.
