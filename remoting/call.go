@@ -196,8 +196,14 @@ func (c *Conn) inFlight() int {
 
 // sweep closes an idle connection and ends asynchronous calls whose time is over.
 func (c *Conn) sweep(now time.Time) {
-	if c.ep.clock()-c.active.Load() > int64(c.ep.limits.IdleTimeout) {
+	clock := c.ep.clock()
+	if clock-c.active.Load() > int64(c.ep.limits.IdleTimeout) {
 		c.fail(errIdle)
+		return
+	}
+	if since := c.partial.Load(); since != 0 && clock-since > int64(c.ep.patience()) {
+		c.ep.stats.slowPeers.Add(1)
+		c.fail(errSlowFrame)
 		return
 	}
 	var late []*call

@@ -102,6 +102,13 @@ func (c *Class) run(t *task) {
 		c.expire(t, waited)
 		return
 	}
+	if queued := conn.queued.Load(); conn.hoards(queued, conn.ep.limits.TotalBytes/2) {
+		conn.ep.stats.overloads.Add(1)
+		t.req.Defer().Error(&protocol.Error{Code: protocol.SystemBusy,
+			Remark: overloadRemark("bytes of answers that the client has not read", queued, conn.ep.limits.HighWater)})
+		conn.finished(t)
+		return
+	}
 	var resp Response
 	conn.run(t.route, t.req, &resp) // even if the connection is gone: the sender may not have waited for an answer
 	conn.finished(t)

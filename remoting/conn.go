@@ -35,6 +35,7 @@ type Conn struct {
 	active   atomic.Int64  // clock of the last byte either way
 	queued   atomic.Int64  // bytes that wait to be written
 	inWork   atomic.Int64  // bytes of slow requests
+	partial  atomic.Int64  // clock at which a frame began to wait for its rest; 0: none does
 	paused   atomic.Bool   // the loop waits for resume
 	retired  atomic.Bool   // a client closes it when its calls have ended
 	resume   chan struct{}
@@ -224,6 +225,9 @@ func (c *Conn) frames() error {
 
 // batch handles the complete frames of the buffer.
 func (c *Conn) batch() error {
+	if c.partial.Load() != 0 {
+		c.partial.Store(0)
+	}
 	c.Cork()
 	defer c.Uncork()
 	var failed error
@@ -331,9 +335,13 @@ func (c *Conn) refuse(req *Request, code int32, remark string) {
 // submit hands a copy of req to the goroutines of a class.
 func (c *Conn) submit(r *route, req *Request) {
 	size := int64(req.HeaderSize() + len(req.Body))
-	if have := c.ep.bytes.Load(); have+size > c.ep.limits.TotalBytes {
+	most := c.ep.limits.TotalBytes
+	if size > inUncounted {
+		most -= most / 8 // the rest is for small ones, such as heartbeats
+	}
+	if have := c.ep.bytes.Load(); have+size > most {
 		c.ep.stats.overloads.Add(1)
-		c.refuse(req, protocol.SystemBusy, overloadRemark("bytes of requests in work", have+size, c.ep.limits.TotalBytes))
+		c.refuse(req, protocol.SystemBusy, overloadRemark("bytes of requests in work", have+size, most))
 		return
 	}
 	t := &task{req: req.Clone(), route: r, size: size}

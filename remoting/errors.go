@@ -85,6 +85,7 @@ var (
 	errPeerClosed = errors.New("closed by the peer")
 	errIdle       = errors.New("idle for too long")
 	errShutdown   = errors.New("this side shuts down")
+	errSlowFrame  = errors.New("the peer takes too long for a frame")
 	errNotReading = errors.New("the peer does not read")
 	errLocalClose = errors.New("closed by this side")
 	errRetired    = errors.New("the server asked to go away")

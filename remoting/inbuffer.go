@@ -13,10 +13,10 @@ import (
 
 const (
 	inSmallest  = 16 << 10
-	inMostKept  = 1 << 20   // larger buffers are left to the collector
-	inMostHint  = 256 << 10 // a connection does not start with more
-	inUncounted = 64 << 10  // larger buffers count for Limits.TotalBytes
-	inPatience  = 64        // little reads after which a connection starts with less
+	inMostKept  = 1 << 20    // larger buffers are left to the collector
+	inMostHint  = 256 << 10  // a connection does not start with more
+	inUncounted = inSmallest // larger buffers that wait for bytes count for Limits.TotalBytes
+	inPatience  = 64         // little reads after which a connection starts with less
 )
 
 // inBuffer is what was read and not yet handled: b[r:w]. It grows with the bytes that arrive, never with a length that a
@@ -30,6 +30,7 @@ type inBuffer struct {
 	peak    int // most bytes in b
 	little  int // reads in a row that used little of it
 	counted int64
+	moved   bool                  // into a smaller buffer: its use says nothing of the size to start with
 	beyond  bool                  // holds the endpoint's token
 	step    func(fd uintptr) bool // made once
 	n       int                   // what step read
@@ -75,6 +76,7 @@ func (in *inBuffer) give() {
 		return
 	}
 	switch {
+	case in.moved:
 	case in.peak == len(in.b):
 		in.hint, in.little = min(2*len(in.b), inMostHint), 0
 	case in.peak >= in.hint/8:
@@ -86,7 +88,35 @@ func (in *inBuffer) give() {
 	}
 	recycle(in.hold)
 	in.uncount()
-	in.b, in.hold, in.r, in.w, in.peak = nil, nil, 0, 0, 0
+	in.b, in.hold, in.r, in.w, in.peak, in.moved = nil, nil, 0, 0, 0, false
+}
+
+// idle is called while the beginning of a frame waits for its rest, and must not block. A buffer that is mostly empty gives
+// way to a smaller one, so that a peer cannot make us hold much more than it sent, and what is large is counted.
+func (in *inBuffer) idle() {
+	if size := inSmallest; len(in.b) > inSmallest && in.r == 0 && in.w <= len(in.b)/4 {
+		for size < 2*in.w {
+			size *= 2
+		}
+		old := in.hold
+		in.uncountBytes()
+		in.take(size)
+		copy(in.b, old.b[:in.w])
+		recycle(old)
+		in.moved = true
+	}
+	in.waits()
+}
+
+// waits notes that the beginning of a frame waits for its rest.
+func (in *inBuffer) waits() {
+	if c := in.c; c.partial.Load() == 0 {
+		c.partial.Store(max(c.ep.clock(), 1))
+	}
+	if n := int64(len(in.b)); n > inUncounted && in.counted == 0 {
+		in.counted = n
+		in.c.ep.frames.Add(n)
+	}
 }
 
 func recycle(b *inBuf) {
@@ -96,13 +126,17 @@ func recycle(b *inBuf) {
 }
 
 func (in *inBuffer) uncount() {
-	if in.counted > 0 {
-		in.c.ep.bytes.Add(-in.counted)
-		in.counted = 0
-	}
+	in.uncountBytes()
 	if in.beyond {
 		in.beyond = false
 		<-in.c.ep.beyond
+	}
+}
+
+func (in *inBuffer) uncountBytes() {
+	if in.counted > 0 {
+		in.c.ep.frames.Add(-in.counted)
+		in.counted = 0
 	}
 }
 
@@ -153,6 +187,9 @@ func (in *inBuffer) fill() error {
 			return in.readError(err)
 		}
 	} else {
+		if in.w > 0 {
+			in.waits()
+		}
 		in.n, in.err = in.c.stream.Read(in.b[in.w:])
 		if in.n > 0 {
 			in.err = nil
@@ -200,6 +237,9 @@ func (in *inBuffer) makeRoom() error {
 		return nil
 	}
 	size := 2 * len(in.b)
+	if len(in.b) >= inMostKept {
+		size *= 2 // these are not used again: fewer of them leave less to the collector
+	}
 	if need := int(binary.BigEndian.Uint32(in.b)) + protocol.LengthSize; need > inMostKept {
 		size = min(size, need) // ready has checked it; more would be of no use
 	}
@@ -214,19 +254,19 @@ func (in *inBuffer) makeRoom() error {
 }
 
 // count accounts for a buffer of this size. When all connections hold too much it waits, but one connection at a time may
-// go on, so that they do not wait for each other for ever.
+// go on, so that they do not wait for each other for ever. A quarter of the bytes is left to what waits already.
 func (in *inBuffer) count(size int64) error {
 	if size <= inUncounted {
 		return nil
 	}
 	ep := in.c.ep
-	add := size - in.counted
-	if !in.beyond && ep.bytes.Load()+add > ep.limits.TotalBytes {
+	add, most := size-in.counted, ep.limits.TotalBytes/4*3
+	if !in.beyond && ep.held()+add > most {
 		deadline := time.NewTimer(ep.limits.WriteTimeout)
 		defer deadline.Stop()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for !in.beyond && ep.bytes.Load()+add > ep.limits.TotalBytes {
+		for !in.beyond && ep.held()+add > most {
 			select {
 			case ep.beyond <- struct{}{}:
 				in.beyond = true
@@ -235,11 +275,11 @@ func (in *inBuffer) count(size int64) error {
 				return errLocalClose
 			case <-deadline.C:
 				ep.stats.overloads.Add(1)
-				return &BusyError{"bytes of requests in work", ep.bytes.Load() + add, ep.limits.TotalBytes}
+				return &BusyError{"bytes of frames and of requests in work", ep.held() + add, most}
 			}
 		}
 	}
-	ep.bytes.Add(add)
+	ep.frames.Add(add)
 	in.counted = size
 	return nil
 }

@@ -18,7 +18,7 @@ type Limits struct {
 	WriteTimeout time.Duration // in which a peer must take some of what waits (10 s)
 	IdleTimeout  time.Duration // without a byte either way after which a connection is closed (120 s)
 	ConnBytes    int64         // of slow requests in work of a connection, over which it is not read (64 MiB)
-	TotalBytes   int64         // of slow requests and large partial frames of all connections (256 MiB)
+	TotalBytes   int64         // of all connections' slow requests; together with large partial frames; and of their large answers (256 MiB each)
 }
 
 func (l Limits) withDefaults() Limits {
@@ -72,10 +72,12 @@ type endpoint struct {
 
 	beyond   chan struct{} // holds one connection that may go beyond TotalBytes
 	draining atomic.Bool
-	bytes    atomic.Int64 // see Limits.TotalBytes
+	bytes    atomic.Int64 // of slow requests that run or wait
+	frames   atomic.Int64 // of large buffers of partial frames
 	slow     atomic.Int64 // slow requests that run or wait
 	nextConn atomic.Uint64
 	stats    counters
+	answers  atomic.Int64 // bytes of large answers in memory that wait to be written
 	quiet    quietLog
 	wg       sync.WaitGroup // goroutines of connections
 }
@@ -91,6 +93,20 @@ func newEndpoint(limits Limits, mux *Mux, log *slog.Logger) *endpoint {
 		started: time.Now(), beyond: make(chan struct{}, 1)}
 }
 
+// patience is how long a peer may take for a frame: usually enough for the largest one over a slow line, and short when all
+// of them hold so much that others wait.
+func (ep *endpoint) patience() time.Duration {
+	if ep.held() > ep.limits.TotalBytes/4*3 {
+		return ep.limits.WriteTimeout
+	}
+	return slowFrame * ep.limits.IdleTimeout
+}
+
+const slowFrame = 3 // idle timeouts that a frame may take
+
+// held is what connections hold of frames and requests.
+func (ep *endpoint) held() int64 { return ep.bytes.Load() + ep.frames.Load() }
+
 // clock is a monotonic time in nanoseconds.
 func (ep *endpoint) clock() int64 { return int64(time.Since(ep.started)) }
 
@@ -98,7 +114,7 @@ func (ep *endpoint) snapshot() Stats {
 	s := &ep.stats
 	return Stats{Accepted: s.accepted.Load(), Foreign: s.foreign.Load(), Malformed: s.malformed.Load(),
 		Panics: s.panics.Load(), Overloads: s.overloads.Load(), Timeouts: s.timeouts.Load(), SlowPeers: s.slowPeers.Load(),
-		BytesInWork: ep.bytes.Load(), SlowRunning: ep.slow.Load()}
+		BytesInWork: ep.held(), SlowRunning: ep.slow.Load()}
 }
 
 // quietLog lets one line pass per interval and kind, and counts the rest.

@@ -3,6 +3,7 @@ package remoting
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -31,7 +32,8 @@ type extra struct {
 	f    *os.File // in a file from off
 	off  int64
 	n    int64
-	part Part // to be released; nil when nobody waits for it
+	part Part          // to be released; nil when nobody waits for it
+	mem  *atomic.Int64 // counts n while the piece is held; nil for views and files
 }
 
 type outBuf struct{ b []byte }
@@ -128,6 +130,9 @@ func (q *outQueue) releaseTo(end int) {
 	for ; q.freed < end; q.freed++ {
 		e := &q.extras[q.freed]
 		p := e.part
+		if e.mem != nil {
+			e.mem.Add(-e.n)
+		}
 		*e = extra{at: e.at, n: e.n}
 		if p != nil {
 			p.Release()

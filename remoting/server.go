@@ -269,6 +269,8 @@ func (s *Server) explain(c *Conn) {
 		s.ep.quiet.warn(s.ep.log, "closed a connection that does not speak RocketMQ's protocol", "addr", c.name, "local", c.LocalAddr(), "hint", foreign.What)
 	case isMalformed(err):
 		s.ep.quiet.warn(s.ep.log, "closed a connection after a malformed frame", "addr", c.name, "err", err)
+	case errors.Is(err, errSlowFrame):
+		s.ep.quiet.warn(s.ep.log, "closed a connection that takes too long for a frame", "addr", c.name)
 	case errors.Is(err, errNotReading):
 		s.ep.quiet.warn(s.ep.log, "closed a connection that does not read", "addr", c.name)
 	default:

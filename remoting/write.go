@@ -59,7 +59,8 @@ func (c *Conn) reply(form protocol.Form, opaque int32, resp *Response) {
 	c.queued.Add(int64(len(out.b) - before))
 	if !copied {
 		if len(body.Bytes) > 0 {
-			c.queue.add(extra{b: body.Bytes, n: size})
+			c.ep.answers.Add(size)
+			c.queue.add(extra{b: body.Bytes, n: size, mem: &c.ep.answers})
 		}
 		for i := range extras {
 			c.queue.add(extras[i])
@@ -71,10 +72,16 @@ func (c *Conn) reply(form protocol.Form, opaque int32, resp *Response) {
 		releaseAll(extras)
 	}
 	releaseAll(refused)
-	if c.queued.Load() > c.ep.limits.MaxQueued {
+	if queued := c.queued.Load(); queued > c.ep.limits.MaxQueued || c.hoards(queued, c.ep.limits.TotalBytes) {
 		c.ep.stats.slowPeers.Add(1)
 		c.fail(errNotReading)
 	}
+}
+
+// hoards says that large answers of all connections take more than most bytes, and that this is one of those that do not
+// read theirs.
+func (c *Conn) hoards(queued, most int64) bool {
+	return queued > c.ep.limits.HighWater && c.ep.server && c.ep.answers.Load() > most
 }
 
 // partsOf appends the pieces of a body to list; empty ones are released.

@@ -135,6 +135,8 @@ func (in *inBuffer) readStep(fd uintptr) bool {
 		case errors.Is(err, unix.EAGAIN):
 			if in.w == 0 {
 				in.give()
+			} else {
+				in.idle()
 			}
 			return false
 		default:

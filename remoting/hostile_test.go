@@ -1,0 +1,141 @@
+package remoting
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/epochmq/epochmq/remoting/protocol"
+)
+
+// A buffer that waits for the rest of a frame is no more than a few times as large as what came, and it is counted.
+func TestIdleBufferShrinks(t *testing.T) {
+	for name, c := range map[string]struct{ size, have, want int }{
+		"nearly empty":  {inMostHint, 10, inSmallest},
+		"smallest":      {inSmallest, 10, inSmallest},
+		"a quarter":     {inMostHint, inMostHint / 4, inMostHint / 2},
+		"more than one": {inMostHint, inMostHint/4 + 1, inMostHint},
+		"large":         {4 * inMostKept, 100_000, 256 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := net.Pipe()
+			defer b.Close()
+			conn := newConn(newEndpoint(Limits{}, nil, quiet), a)
+			defer conn.Close()
+			in := &conn.in
+			in.take(c.size)
+			in.w = copy(in.b, bytes.Repeat([]byte("0123456789abcdef"), c.have/16+1)[:c.have])
+			before := string(in.data())
+			in.idle()
+			in.idle()
+			if len(in.b) != c.want || string(in.data()) != before {
+				t.Errorf("%d bytes of buffer, want %d; data kept: %t", len(in.b), c.want, string(in.data()) == before)
+			}
+			counted := int64(0)
+			if c.want > inUncounted {
+				counted = int64(c.want)
+			}
+			if n := conn.ep.frames.Load(); n != counted {
+				t.Errorf("%d bytes are counted, want %d", n, counted)
+			}
+			if conn.partial.Load() == 0 {
+				t.Error("the wait is not noted")
+			}
+			in.free()
+			if n := conn.ep.frames.Load(); n != 0 {
+				t.Errorf("%d bytes are counted after the buffer was given back", n)
+			}
+		})
+	}
+}
+
+// A peer that sends a byte now and then does not keep its connection for ever, and one that sends whole frames does.
+func TestFrameThatNeverEnds(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		events := newEventLog()
+		s := startServer(t, ServerConfig{Limits: Limits{IdleTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond, TotalBytes: 1 << 20}}, testMux(nil), events)
+		s.ep.frames.Add(map[bool]int64{false: 0, true: 900 << 10}[hold]) // others hold nearly everything
+		w := dialWire(t, s.Addr())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			frame := request(codeEcho, 1, protocol.Binary, strings.Repeat("x", 1000))
+			for _, b := range frame[:len(frame)-1] {
+				if _, err := w.Write([]byte{b}); err != nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		if err := events.until(t, 1, 1); err != errSlowFrame {
+			t.Fatalf("closed because: %v", err)
+		}
+		w.Close()
+		<-done
+		s.ep.frames.Store(0)
+	}
+}
+
+// Large partial frames leave room for requests in work.
+func TestPartialFramesLeaveRoom(t *testing.T) {
+	s := startServer(t, ServerConfig{Limits: Limits{TotalBytes: 4 << 20}}, testMux(nil), nil)
+	for range 8 {
+		w := dialWire(t, s.Addr())
+		go func() {
+			frame := binary.BigEndian.AppendUint32(nil, 8<<20)
+			_, _ = w.Write(append(frame, make([]byte, 2<<20)...)) // the server stops reading and closes in the end
+		}()
+	}
+	for s.Stats().BytesInWork < 2<<20 {
+		time.Sleep(time.Millisecond)
+	}
+	client := startClient(t, ClientConfig{}, nil)
+	for range 200 {
+		if a := callOK(t, client, s.Addr().String(), codeSlow, "x"); string(a.Body) != "x" {
+			t.Fatalf("%+v", a)
+		}
+	}
+}
+
+// When the large answers that nobody reads take too much, their connections are closed at once, and their requests that
+// still wait are not executed.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	class := NewClass("big", 2, 1000, 0)
+	mux := testMux(nil)
+	mux.Handle(codePart, Slow(class), func(_ *Request, resp *Response) error {
+		resp.Body.Bytes = make([]byte, 1<<20)
+		return nil
+	})
+	events := newEventLog()
+	s := startServer(t, ServerConfig{Limits: Limits{TotalBytes: 8 << 20, HighWater: 64 << 10, LowWater: 32 << 10, WriteTimeout: time.Hour}}, mux, events)
+	var b []byte
+	for i := range 100 {
+		b = append(b, request(codePart, int32(i), protocol.JSON, "")...)
+	}
+	for range 10 {
+		dialWire(t, s.Addr()).send(b)
+	}
+	if err := events.until(t, 10, 1); !errors.Is(err, errNotReading) {
+		t.Fatalf("closed because: %v", err)
+	}
+	for s.Stats().SlowRunning > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if n := s.ep.answers.Load(); n > 10<<20 {
+		t.Errorf("%d bytes of answers", n)
+	}
+	client := startClient(t, ClientConfig{}, nil)
+	if a := callOK(t, client, s.Addr().String(), codePart, ""); len(a.Body) != 1<<20 {
+		t.Errorf("%+v", a)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := s.ep.answers.Load(); n != 0 {
+		t.Errorf("%d bytes of answers are counted at the end", n)
+	}
+}
