@@ -77,22 +77,27 @@ public class StoreTool {
             i++;
         }
         System.out.println("FILLED");
-        // Delayed and retried messages of level 1 come due: nothing may arrive any more when others look.
-        long last = -1, since = 0;
-        for (long now = System.currentTimeMillis(); since == 0 || now - since < 4000; now = System.currentTimeMillis()) {
-            long end = 0;
-            for (String t : new String[] {topic, "%RETRY%StoreToolG"}) {
-                try {
-                    for (MessageQueue q : p.fetchPublishMessageQueues(t)) end += p.maxOffset(q);
-                } catch (Exception e) {
-                    // nothing failed so far, so there is no retry topic
-                }
-            }
-            if (end != last) { last = end; since = now; }
+        // Delayed and retried messages come due, if need be late: nothing may arrive any more when others look.
+        // A Java broker writes what it delivered of the delayed ones every second (here), and delivers the rest again after SIGKILL.
+        long quiet = 6000, end = System.currentTimeMillis() + 60000, last = -1, since = 0;
+        for (long now = 0; now < end && (last < count || now - since < quiet); now = System.currentTimeMillis()) {
+            long messages = ends(p, topic), all = messages + ends(p, "%RETRY%StoreToolG");
+            if (messages < count || all != last) { last = messages < count ? -1 : all; since = now; }
             Thread.sleep(100);
         }
         c.shutdown();
         p.shutdown();
+    }
+
+    /** The messages of a topic; 0 when nothing failed yet and there is no retry topic. */
+    static long ends(DefaultMQProducer p, String topic) {
+        long n = 0;
+        try {
+            for (MessageQueue q : p.fetchPublishMessageQueues(topic)) n += p.maxOffset(q);
+        } catch (Exception e) {
+            return 0;
+        }
+        return n;
     }
 
     static void live(String ns, String topic, String group) throws Exception {
