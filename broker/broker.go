@@ -201,7 +201,7 @@ func (b *Broker) build(c *Config, sc *store.Config) error {
 	b.store.OnArrival(b.hub.Arrived)
 
 	b.pools = newPools(c)
-	b.server = remoting.NewServer(b.serverConfig(c), b.routes(), events{b.registry}, b.log)
+	b.server = remoting.NewServer(b.serverConfig(c), b.routes(), events{b.registry, b.pull}, b.log)
 	b.server.OnBatchEnd(b.commits.BatchEnd)
 	b.server.OnBatchEnd(b.produce.BatchEnd)
 	b.caller = remoting.NewClient(remoting.ClientConfig{}, nil, b.log)
@@ -230,14 +230,20 @@ func (b *Broker) lockable(group string, q lock.Queue) bool {
 	return c != nil && q.ID >= 0 && q.ID < max(c.ReadQueueNums, c.WriteQueueNums) && q.Broker == b.conf.Load().BrokerName && b.groups.Lookup(group) != nil
 }
 
-// events takes closed connections out of the registry.
-type events struct{ registry *group.Registry }
+// events takes closed connections out of the registry and their pulls out of the parked ones.
+type events struct {
+	registry *group.Registry
+	pull     *pull.Handler
+}
 
 // Opened does nothing: a connection becomes a client by its first heartbeat.
 func (e events) Opened(*remoting.Conn) {}
 
 // Closed takes the connection out of every group.
-func (e events) Closed(c *remoting.Conn, _ error) { e.registry.Gone(group.PeerOf(c)) }
+func (e events) Closed(c *remoting.Conn, _ error) {
+	e.registry.Gone(group.PeerOf(c))
+	e.pull.Gone(c)
+}
 
 // jsonFile is one of the files under config.
 type jsonFile struct {

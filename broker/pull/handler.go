@@ -79,14 +79,15 @@ type Deps struct {
 // Handler answers pulls. Start before the first request; Close answers what is parked.
 type Handler struct {
 	Deps
-	conf    atomic.Pointer[Config]
-	filters filters
-	parked  *table
-	held    atomic.Int64 // pulls that are parked or on their way to an answer
-	woken   *runner
-	cold    *runner
-	once    sync.Once
-	closed  atomic.Bool
+	conf      atomic.Pointer[Config]
+	filters   filters
+	parked    *table
+	held      atomic.Int64 // pulls that are parked or on their way to an answer
+	heldBytes atomic.Int64 // of their requests
+	woken     *runner
+	cold      *runner
+	once      sync.Once
+	closed    atomic.Bool
 }
 
 const (
@@ -95,6 +96,10 @@ const (
 	coldLimit    = 1024 // pulls that may wait for a cold read
 	maxSuspend   = 10 * time.Minute
 	maxParked    = 200_000 // further pulls are answered at once
+
+	maxParkedBytes = 64 << 20 // of the requests of parked pulls
+	maxParkedSize  = 64 << 10 // of one of them
+	parkedCost     = 256      // bytes of a parked pull besides its request, about
 )
 
 // New makes a handler. It starts nothing.
@@ -128,7 +133,41 @@ func (h *Handler) Close() {
 	h.cold.close()
 }
 
-func (h *Handler) mayPark() bool { return h.held.Load() < maxParked && !h.closed.Load() }
+// mayPark says whether there is room for one more parked pull; others are answered at once.
+func (h *Handler) mayPark(req *remoting.Request) bool {
+	size := sizeOf(req)
+	return size <= maxParkedSize && h.held.Load() < maxParked && h.heldBytes.Load()+size <= maxParkedBytes && !h.closed.Load()
+}
+
+// sizeOf is about what a copy of a request takes.
+func sizeOf(req *remoting.Request) int64 {
+	return parkedCost + int64(req.HeaderSize()+len(req.Body)+16*req.Len())
+}
+
+type ofConnKey struct{}
+
+func (h *Handler) ofConn(c *remoting.Conn) *ofConn {
+	return c.Local(ofConnKey{}, func() any { return &ofConn{pulls: make(map[*parked]struct{})} }).(*ofConn)
+}
+
+// Gone forgets the parked pulls of a connection that has closed. It is called on the connection's loop after its last
+// request.
+func (h *Handler) Gone(c *remoting.Conn) {
+	for _, p := range h.ofConn(c).all() {
+		if h.parked.remove(p) {
+			p.timer.Stop()
+			h.uncount(p)
+		}
+	}
+}
+
+func (h *Handler) uncount(p *parked) {
+	if p.size > 0 {
+		h.held.Add(-1)
+		h.heldBytes.Add(-p.size)
+		p.size = 0 // it may still be cold and come to resume again
+	}
+}
 
 // Parked is the number of pulls that wait for messages.
 func (h *Handler) Parked() int { return h.parked.len() }
@@ -152,7 +191,7 @@ func (h *Handler) Pull(req *remoting.Request, resp *remoting.Response) error {
 	case a.result.Cold && !a.reset:
 		a.free()
 		return h.later(req, &r, plan)
-	case !a.reset && answerCode(a.result.Status, r.offset) == protocol.PullNotFound && r.sysFlag&flagSuspend != 0 && r.suspendMillis > 0 && h.mayPark():
+	case !a.reset && answerCode(a.result.Status, r.offset) == protocol.PullNotFound && r.sysFlag&flagSuspend != 0 && r.suspendMillis > 0 && h.mayPark(req):
 		a.free()
 		return h.park(req, &r, plan)
 	}
@@ -256,8 +295,11 @@ func (h *Handler) park(req *remoting.Request, r *request, pl plan) error {
 		wait = c.ShortPollingTime
 	}
 	p := h.clone(req, r, pl)
+	p.size = sizeOf(p.req)
 	h.held.Add(1)
-	p.counted = true
+	h.heldBytes.Add(p.size)
+	p.owner = h.ofConn(req.Conn())
+	p.owner.add(p)
 	p.timer = time.AfterFunc(maxSuspend, func() { h.wakeIfParked(p) })
 	if !h.parked.add(p) {
 		h.wake(p)
@@ -283,6 +325,7 @@ func (h *Handler) wakeIfParked(p *parked) {
 // wake continues a pull that was taken out of the table.
 func (h *Handler) wake(p *parked) {
 	p.timer.Stop()
+	p.owner.remove(p)
 	h.push(h.woken, p)
 }
 
@@ -296,10 +339,7 @@ func (h *Handler) push(r *runner, p *parked) {
 // resume serves a pull that was parked or is cold; it runs on a runner's goroutine and answers in any case, except that
 // a woken pull that turns out cold goes on to the cold runner.
 func (h *Handler) resume(p *parked) {
-	if p.counted {
-		h.held.Add(-1)
-		p.counted = false // it may still be cold and come here again
-	}
+	h.uncount(p)
 	select {
 	case <-p.req.Conn().Done():
 		p.reply.Error(remoting.ErrClosed)

@@ -161,9 +161,15 @@ func newWorld(t testing.TB) *world {
 	mux := remoting.NewMux()
 	mux.Handle(protocol.ReqPullMessage, remoting.Inline, w.h.Pull)
 	mux.Handle(protocol.ReqLitePullMessage, remoting.Inline, w.h.Pull)
-	w.addr = wiretest.Serve(t, mux)
+	w.addr = wiretest.ServeEvents(t, mux, gone{w.h})
 	return w
 }
+
+// gone tells the handler of closed connections, as the broker does.
+type gone struct{ h *Handler }
+
+func (gone) Opened(*remoting.Conn)              {}
+func (g gone) Closed(c *remoting.Conn, _ error) { g.h.Gone(c) }
 
 func (w *world) dial() *wiretest.Peer { return wiretest.Dial(w.t, w.addr) }
 

@@ -2,6 +2,8 @@ package pull
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,14 +15,46 @@ import (
 // parked is a pull that found nothing and waits: for a message past its offset that its filter wants, or for its time.
 // It is in exactly one place: in the table, or with whoever took it out; the one who takes it out answers it.
 type parked struct {
-	req     *remoting.Request // a clone, owned
-	reply   remoting.Pending
-	at      queueID
-	offset  message.QueueOffset
-	filter  *TagFilter
-	timer   *time.Timer // pushes the pull out of the table when its time has come
-	cold    bool        // not parked but waiting for a slow read
-	counted bool        // in Handler.held
+	req    *remoting.Request // a clone, owned
+	reply  remoting.Pending
+	at     queueID
+	offset message.QueueOffset
+	filter *TagFilter
+	timer  *time.Timer // pushes the pull out of the table when its time has come
+	cold   bool        // not parked but waiting for a slow read
+	size   int64       // in Handler.heldBytes while it is counted; 0 when it is not
+	place  int         // in its queue's list, guarded by the shard's lock
+	owner  *ofConn     // nil in tests of the table
+}
+
+// ofConn is the pulls of one connection that are parked, so that they go with it.
+type ofConn struct {
+	mu    sync.Mutex
+	pulls map[*parked]struct{} // guarded by mu
+}
+
+func (o *ofConn) add(p *parked) {
+	o.mu.Lock()
+	o.pulls[p] = struct{}{}
+	o.mu.Unlock()
+}
+
+func (o *ofConn) remove(p *parked) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	delete(o.pulls, p)
+	o.mu.Unlock()
+}
+
+// all empties it and returns what was in it.
+func (o *ofConn) all() []*parked {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := slices.Collect(maps.Keys(o.pulls))
+	clear(o.pulls)
+	return list
 }
 
 type queueID struct {
@@ -64,7 +98,9 @@ func (t *table) add(p *parked) bool {
 	if s.closed {
 		return false
 	}
-	s.queues[p.at] = append(s.queues[p.at], p)
+	list := s.queues[p.at]
+	p.place = len(list)
+	s.queues[p.at] = append(list, p)
 	s.n++
 	return true
 }
@@ -75,14 +111,15 @@ func (t *table) remove(p *parked) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.queues[p.at]
-	for i, x := range list {
-		if x == p {
-			s.put(p.at, append(list[:i], list[i+1:]...), list)
-			s.n--
-			return true
-		}
+	if p.place >= len(list) || list[p.place] != p {
+		return false
 	}
-	return false
+	last := len(list) - 1
+	list[p.place] = list[last]
+	list[p.place].place = p.place
+	s.put(p.at, list[:last], list)
+	s.n--
+	return true
 }
 
 // put stores a shortened list over the same array and clears the places that became free.
@@ -111,6 +148,7 @@ func (t *table) arrived(a *store.Arrival, wake func(*parked)) {
 	for _, p := range list {
 		switch {
 		case a.Offset <= p.offset || a.Count == 1 && !p.filter.MatchTags(a.TagsCode): // of several, only the newest tag is known
+			p.place = len(kept)
 			kept = append(kept, p)
 		case first == nil:
 			first = p

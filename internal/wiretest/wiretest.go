@@ -26,7 +26,12 @@ import (
 
 // Serve starts a server on a free port of loopback and closes it at the end of the test.
 func Serve(t testing.TB, mux *remoting.Mux, batchEnd ...func(*remoting.Conn)) (addr string) {
-	s := remoting.NewServer(remoting.ServerConfig{BindAddress: "127.0.0.1"}, mux, nil, slog.New(slog.DiscardHandler))
+	return ServeEvents(t, mux, nil, batchEnd...)
+}
+
+// ServeEvents is Serve for handlers that want to know of connections.
+func ServeEvents(t testing.TB, mux *remoting.Mux, events remoting.Events, batchEnd ...func(*remoting.Conn)) (addr string) {
+	s := remoting.NewServer(remoting.ServerConfig{BindAddress: "127.0.0.1"}, mux, events, slog.New(slog.DiscardHandler))
 	for _, fn := range batchEnd {
 		s.OnBatchEnd(fn)
 	}
