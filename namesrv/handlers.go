@@ -52,10 +52,17 @@ func (s *Server) body(resp *remoting.Response, v any) (err error) {
 	return err
 }
 
+const maxName = 1024 // bytes of a name or an address
+
 func (s *Server) register(req *remoting.Request, resp *remoting.Response) error {
 	f, err := required(req, "brokerName", "brokerAddr", "clusterName", "haServerAddr", "brokerId")
 	if err != nil {
 		return err
+	}
+	for _, v := range append(f, req.String("__ZONE_NAME")) {
+		if len(v) > maxName {
+			return protocol.Errorf(protocol.SystemError, "registration refused: a name or address has %d bytes, %d are allowed", len(v), maxName)
+		}
 	}
 	id, _, err := req.Int64("brokerId")
 	if err != nil {
@@ -113,9 +120,12 @@ func (s *Server) unregister(req *remoting.Request, _ *remoting.Response) error {
 		return err
 	}
 	s.mu.Lock()
+	known := s.table.Knows(f[2], f[0], f[1])
 	change := s.table.Unregister(f[2], f[0], f[1], nil)
 	s.mu.Unlock()
-	s.log.Info("broker left", "broker", f[0], "addr", f[1])
+	if known {
+		s.log.Info("broker left", "broker", f[0], "addr", f[1])
+	}
 	s.notify(change)
 	return nil
 }
@@ -220,7 +230,9 @@ func (s *Server) setWrite(req *remoting.Request, resp *remoting.Response, on boo
 	s.mu.Lock()
 	n := s.table.SetWrite(f[0], on)
 	s.mu.Unlock()
-	s.log.Info("write permission changed", "broker", f[0], "writable", on, "topics", n)
+	if n > 0 {
+		s.log.Info("write permission changed", "broker", f[0], "writable", on, "topics", n)
+	}
 	resp.Ext.AddInt(count, int64(n))
 	return nil
 }
@@ -283,9 +295,11 @@ func (s *Server) deleteTopic(req *remoting.Request, _ *remoting.Response) error 
 		return err
 	}
 	s.mu.Lock()
-	s.table.DeleteTopic(f[0], req.String("clusterName"))
+	existed := s.table.DeleteTopic(f[0], req.String("clusterName"))
 	s.mu.Unlock()
-	s.log.Info("topic deleted", "topic", f[0], "cluster", req.String("clusterName"))
+	if existed {
+		s.log.Info("topic deleted", "topic", f[0], "cluster", req.String("clusterName"))
+	}
 	return nil
 }
 
@@ -313,6 +327,9 @@ func (s *Server) putKV(req *remoting.Request, _ *remoting.Response) error {
 	}
 	if !ok3 {
 		return protocol.Missing("value")
+	}
+	if len(namespace) > maxName || len(key) > maxName {
+		return protocol.Errorf(protocol.SystemError, "namespace or key is too long, %d bytes are allowed", maxName)
 	}
 	return s.kv.Put(string(namespace), string(key), string(value))
 }

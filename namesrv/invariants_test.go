@@ -135,6 +135,19 @@ func (t *Table) check() error {
 			if t.groups[name] == nil {
 				return fmt.Errorf("topic %s has broker %s without a group", topic, name)
 			}
+			if !t.offered[name][topic] {
+				return fmt.Errorf("broker %s does not know that it offers topic %s", name, topic)
+			}
+		}
+	}
+	for name, topics := range t.offered {
+		if len(topics) == 0 {
+			return fmt.Errorf("broker %s has an empty list of topics", name)
+		}
+		for topic := range topics {
+			if _, ok := t.topics[topic][name]; !ok {
+				return fmt.Errorf("broker %s offers topic %s, which does not have it", name, topic)
+			}
 		}
 	}
 	return nil

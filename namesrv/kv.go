@@ -1,6 +1,7 @@
 package namesrv
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 
@@ -64,18 +65,22 @@ func (kv *KV) Namespace(namespace string) (map[string]string, bool) {
 
 // Put sets a value and returns once it is on disk.
 func (kv *KV) Put(namespace, key, value string) error {
-	return kv.change(namespace, func(m map[string]string) { m[key] = value })
+	return kv.change(namespace, func(m map[string]string) { m[key] = value }, maxKV)
 }
+
+// maxKV bounds the file in bytes: every change writes all of it, and brokers get a namespace with each registration.
+const maxKV = 4 << 20
 
 // Delete removes a value; removing what is not there is no error.
 func (kv *KV) Delete(namespace, key string) error {
 	if _, ok := kv.Get(namespace, key); !ok {
 		return nil
 	}
-	return kv.change(namespace, func(m map[string]string) { delete(m, key) })
+	return kv.change(namespace, func(m map[string]string) { delete(m, key) }, 0)
 }
 
-func (kv *KV) change(namespace string, fn func(map[string]string)) error {
+// change applies fn to a namespace. A file of more than most bytes is refused; 0 is no limit.
+func (kv *KV) change(namespace string, fn func(map[string]string), most int) error {
 	kv.writing.Lock()
 	defer kv.writing.Unlock()
 	kv.mu.RLock()
@@ -90,6 +95,9 @@ func (kv *KV) change(namespace string, fn func(map[string]string)) error {
 	b, err := fastjson.MarshalPretty(kvFile{next})
 	if err != nil {
 		return err
+	}
+	if most > 0 && len(b) > most {
+		return fmt.Errorf("the key-value configuration would have %d bytes, %d are allowed", len(b), most)
 	}
 	if err := statefile.Write(kv.fsys, kv.path, b); err != nil {
 		return err

@@ -85,6 +85,7 @@ type TableConfig struct {
 type Table struct {
 	cfg      TableConfig
 	topics   map[string]map[string]protocol.QueueData // topic, broker name
+	offered  map[string]map[string]bool               // broker name, topic: the keys of topics the other way round
 	mappings map[string]map[string]protocol.TopicQueueMappingInfo
 	groups   map[string]*group
 	clusters map[string]map[string]bool
@@ -96,7 +97,7 @@ const defaultTimeout = 2 * time.Minute
 
 // NewTable returns an empty table.
 func NewTable(cfg TableConfig) *Table {
-	return &Table{cfg: cfg, topics: map[string]map[string]protocol.QueueData{}, mappings: map[string]map[string]protocol.TopicQueueMappingInfo{},
+	return &Table{cfg: cfg, topics: map[string]map[string]protocol.QueueData{}, offered: map[string]map[string]bool{}, mappings: map[string]map[string]protocol.TopicQueueMappingInfo{},
 		groups: map[string]*group{}, clusters: map[string]map[string]bool{}, live: map[member]*live{}, filters: map[member][]string{}}
 }
 
@@ -176,10 +177,9 @@ func (t *Table) applyTopics(r *Registration, g *group, all, prime bool) {
 	w := &r.Body.Topics
 	whole := r.Whole || t.cfg.DeleteTopicsOnRegister && len(w.TopicConfigTable) != 1
 	if whole && len(w.TopicQueueMappingInfoMap) == 0 {
-		for topic, brokers := range t.topics {
+		for topic := range t.offered[r.Broker] {
 			if _, ok := w.TopicConfigTable[topic]; !ok {
-				delete(brokers, r.Broker)
-				t.dropIfEmpty(topic)
+				t.withdraw(topic, r.Broker)
 			}
 		}
 	}
@@ -196,10 +196,7 @@ func (t *Table) applyTopics(r *Registration, g *group, all, prime bool) {
 		if prime && g.data.EnableActingMaster {
 			q.Perm &^= permWrite
 		}
-		if t.topics[name] == nil {
-			t.topics[name] = map[string]protocol.QueueData{}
-		}
-		t.topics[name][r.Broker] = q
+		t.offer(name, r.Broker, q)
 	}
 	if changed {
 		for name, info := range w.TopicQueueMappingInfoMap {
@@ -209,6 +206,29 @@ func (t *Table) applyTopics(r *Registration, g *group, all, prime bool) {
 			t.mappings[name][info.BrokerName] = info
 		}
 	}
+}
+
+// offer enters the queues that a broker has of a topic.
+func (t *Table) offer(topic, broker string, q protocol.QueueData) {
+	if t.topics[topic] == nil {
+		t.topics[topic] = map[string]protocol.QueueData{}
+	}
+	t.topics[topic][broker] = q
+	if t.offered[broker] == nil {
+		t.offered[broker] = map[string]bool{}
+	}
+	t.offered[broker][topic] = true
+}
+
+// withdraw takes a topic from a broker.
+func (t *Table) withdraw(topic, broker string) {
+	delete(t.topics[topic], broker)
+	delete(t.mappings[topic], broker)
+	delete(t.offered[broker], topic)
+	if len(t.offered[broker]) == 0 {
+		delete(t.offered, broker)
+	}
+	t.dropIfEmpty(topic)
 }
 
 func (t *Table) dropIfEmpty(topic string) {
@@ -270,11 +290,10 @@ func (t *Table) Unregister(cluster, broker, addr string, channel any) *MinBroker
 		return nil
 	}
 	if _, master := g.data.BrokerAddrs[0]; !master && g.data.EnableActingMaster {
-		for _, brokers := range t.topics {
-			if q, ok := brokers[broker]; ok {
-				q.Perm &^= permWrite
-				brokers[broker] = q
-			}
+		for topic := range t.offered[broker] {
+			q := t.topics[topic][broker]
+			q.Perm &^= permWrite
+			t.topics[topic][broker] = q
 		}
 	}
 	after, _ := minID(g.data.BrokerAddrs)
@@ -297,11 +316,8 @@ func (t *Table) dropGroup(broker string) {
 			delete(t.mappings, topic)
 		}
 	}
-	for topic, brokers := range t.topics {
-		if _, ok := brokers[broker]; ok {
-			delete(brokers, broker)
-			t.dropIfEmpty(topic)
-		}
+	for topic := range t.offered[broker] {
+		t.withdraw(topic, broker)
 	}
 }
 
@@ -317,6 +333,11 @@ func (t *Table) minChange(g *group, offline, ha string) *MinBrokerChange {
 	}
 	slices.Sort(c.Recipients)
 	return c
+}
+
+// Knows says whether a broker process is registered.
+func (t *Table) Knows(cluster, broker, addr string) bool {
+	return t.live[member{cluster, broker, addr}] != nil
 }
 
 // Heartbeat notes a sign of life of a known broker.
@@ -458,35 +479,30 @@ func (t *Table) Members(cluster, broker string) protocol.BrokerMemberGroup {
 
 // SetWrite takes the write permission of a broker's topics away, or gives read and write; it returns how many topics it touched.
 func (t *Table) SetWrite(broker string, on bool) int {
-	n := 0
-	for _, brokers := range t.topics {
-		q, ok := brokers[broker]
-		if !ok {
-			continue
-		}
+	for topic := range t.offered[broker] {
+		q := t.topics[topic][broker]
 		if on {
 			q.Perm = permAll
 		} else {
 			q.Perm &^= permWrite
 		}
-		brokers[broker] = q
-		n++
+		t.topics[topic][broker] = q
 	}
-	return n
+	return len(t.offered[broker])
 }
 
-// DeleteTopic forgets a topic, in one cluster when one is given.
-func (t *Table) DeleteTopic(topic, cluster string) {
+// DeleteTopic forgets a topic, in one cluster when one is given, and says whether a broker had it.
+func (t *Table) DeleteTopic(topic, cluster string) (existed bool) {
+	for broker := range t.topics[topic] {
+		if cluster == "" || t.clusters[cluster][broker] {
+			t.withdraw(topic, broker)
+			existed = true
+		}
+	}
 	if cluster == "" {
-		delete(t.topics, topic)
 		delete(t.mappings, topic)
-		return
 	}
-	for broker := range t.clusters[cluster] {
-		delete(t.topics[topic], broker)
-		delete(t.mappings[topic], broker)
-	}
-	t.dropIfEmpty(topic)
+	return existed
 }
 
 // RegisterTopic adds a topic's queues. It stops at the first unknown broker: a new topic is then not added, a known one keeps what came before.
@@ -494,17 +510,20 @@ func (t *Table) RegisterTopic(topic string, queues []protocol.QueueData) {
 	if topic == "" || len(queues) == 0 {
 		return
 	}
-	have, known := t.topics[topic]
-	if !known {
-		have = map[string]protocol.QueueData{}
-	}
-	for _, q := range queues {
-		if t.groups[q.BrokerName] == nil {
+	known := len(t.topics[topic]) > 0
+	for i, q := range queues {
+		if t.groups[q.BrokerName] != nil {
+			continue
+		}
+		if !known {
 			return
 		}
-		have[q.BrokerName] = q
+		queues = queues[:i]
+		break
 	}
-	t.topics[topic] = have
+	for _, q := range queues {
+		t.offer(topic, q.BrokerName, q)
+	}
 }
 
 // Topics returns every topic name, sorted.

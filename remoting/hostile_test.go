@@ -139,3 +139,22 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 		t.Errorf("%d bytes of answers are counted at the end", n)
 	}
 }
+
+// A remark that quotes a peer's text does not give all of it back.
+func TestLongRemarks(t *testing.T) {
+	mux := testMux(nil)
+	mux.Handle(codePart, Inline, func(req *Request, _ *Response) error {
+		return protocol.Errorf(protocol.TopicNotExist, "no topic %s", req.String("x"))
+	})
+	s := startServer(t, ServerConfig{}, mux, nil)
+	client := startClient(t, ClientConfig{}, nil)
+	for _, x := range []string{"T", strings.Repeat("é", 1<<19)} {
+		a, err := client.Call(t.Context(), s.Addr().String(), protocol.NewRequest(codePart, map[string]string{"x": x}, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(a.Remark, "no topic "+x[:1]) || len(a.Remark) > mostRemark+3 || len(x) > 1 && !strings.HasSuffix(a.Remark, "é...") {
+			t.Errorf("%d bytes: %.40q", len(a.Remark), a.Remark)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 const (
 	maxRounds  = 16      // that a goroutine writes for others before it hands over
+	mostRemark = 8 << 10 // bytes
 	mostHeader = 2 << 20 // bytes of ext fields and remark; six times as much with escapes is still a header
 )
 
@@ -23,8 +26,20 @@ const (
 func (c *Conn) reply(form protocol.Form, opaque int32, resp *Response) {
 	body := resp.Body
 	resp.Body = Body{}
+	if len(resp.Remark) > mostRemark { // remarks quote what a peer sent
+		resp.Remark = strings.ToValidUTF8(resp.Remark[:mostRemark], "") + "..."
+	}
 	var few [8]extra
 	extras, size := few[:0], int64(len(body.Bytes))
+	if len(body.Parts) > len(few) {
+		many := extraLists.Get().(*[]extra)
+		defer func() { // the queue has copies
+			clear(*many)
+			extraLists.Put(many)
+		}()
+		*many = slices.Grow((*many)[:0], len(body.Parts))[:len(body.Parts)]
+		extras = (*many)[:0]
+	}
 	if len(body.Parts) > 0 {
 		extras, size = partsOf(body.Parts, extras)
 	}
@@ -83,6 +98,9 @@ func (c *Conn) reply(form protocol.Form, opaque int32, resp *Response) {
 func (c *Conn) hoards(queued, most int64) bool {
 	return queued > c.ep.limits.HighWater && c.ep.server && c.ep.answers.Load() > most
 }
+
+// extraLists holds lists for bodies of many pieces.
+var extraLists = sync.Pool{New: func() any { return new([]extra) }}
 
 // partsOf appends the pieces of a body to list; empty ones are released.
 func partsOf(parts []Part, list []extra) ([]extra, int64) {

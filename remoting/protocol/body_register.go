@@ -1,10 +1,13 @@
 package protocol
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,8 +84,12 @@ const (
 	versionQueueMappings = 413 // the compressed form ends with the static topics
 )
 
-// maxRegisterBody bounds what a compressed registration may grow to.
-const maxRegisterBody = 64 << 20
+// What a compressed registration may grow to: a few bytes of it make thousands.
+const (
+	maxRegisterBody    = 64 << 20
+	maxRegisterSection = 8 << 20 // bytes of one of its parts; all but the filter servers are short
+	maxRegisterTopics  = 1 << 18
+)
 
 // DecodeRegisterBody reads the body of a registration: empty, plain or compressed. RocketMQ 5.3 compresses without saying so, so the first
 // byte decides as well. Errors name what is wrong and where.
@@ -113,19 +120,20 @@ func (b *RegisterBrokerBody) inflate(body []byte, senderVersion int32) error {
 		return fmt.Errorf("inflate registration: %w", err)
 	}
 	defer z.Close()
-	plain, err := io.ReadAll(io.LimitReader(z, maxRegisterBody+1))
-	if err != nil {
-		return fmt.Errorf("inflate registration: %w", err)
-	}
-	if len(plain) > maxRegisterBody {
-		return fmt.Errorf("inflate registration: more than %d bytes", maxRegisterBody)
-	}
-	r := sectionReader{b: plain}
+	r := sectionReader{r: bufio.NewReader(z), left: maxRegisterBody}
 	if err := fastjson.Unmarshal(r.section("data version"), &b.Topics.DataVersion); err != nil {
 		return err
 	}
-	for n := r.count("topics"); n > 0 && r.err == nil; n-- {
-		c, err := parseTopicText(string(r.section("topic")))
+	topics := r.count("topics")
+	if topics > maxRegisterTopics {
+		return fmt.Errorf("registration announces %d topics; %d are allowed", topics, maxRegisterTopics)
+	}
+	for n := topics; n > 0 && r.err == nil; n-- {
+		text := r.section("topic")
+		if r.err != nil {
+			return r.err
+		}
+		c, err := parseTopicText(string(text))
 		if err != nil {
 			return err
 		}
@@ -136,11 +144,15 @@ func (b *RegisterBrokerBody) inflate(body []byte, senderVersion int32) error {
 			return err
 		}
 	}
-	if senderVersion < versionQueueMappings || r.err != nil || len(r.b) == 0 {
+	if senderVersion < versionQueueMappings || r.err != nil || r.atEnd() {
 		return r.err
 	}
 	b.Topics.TopicQueueMappingInfoMap = map[string]TopicQueueMappingInfo{}
-	for n := r.count("queue mappings"); n > 0 && r.err == nil; n-- {
+	mappings := r.count("queue mappings")
+	if mappings > maxRegisterTopics {
+		return fmt.Errorf("registration announces %d queue mappings; %d are allowed", mappings, maxRegisterTopics)
+	}
+	for n := mappings; n > 0 && r.err == nil; n-- {
 		var m TopicQueueMappingInfo
 		if err := fastjson.Unmarshal(r.section("queue mapping"), &m); err != nil {
 			return err
@@ -150,22 +162,43 @@ func (b *RegisterBrokerBody) inflate(body []byte, senderVersion int32) error {
 	return r.err
 }
 
-// sectionReader reads the length-prefixed parts of a compressed registration.
+// sectionReader reads the length-prefixed parts of a compressed registration as it is inflated. The first error stays.
 type sectionReader struct {
-	b   []byte
-	err error
+	r    *bufio.Reader
+	left int    // bytes that may still be read
+	buf  []byte // of the last section
+	err  error
+}
+
+// read fills p; what names it.
+func (r *sectionReader) read(p []byte, what string) bool {
+	if r.err != nil {
+		return false
+	}
+	if r.left -= len(p); r.left < 0 {
+		r.err = fmt.Errorf("inflate registration: more than %d bytes", maxRegisterBody)
+		return false
+	}
+	switch n, err := io.ReadFull(r.r, p); {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		r.err = fmt.Errorf("registration ends %d bytes into %s, which has %d", n, what, len(p))
+	case err != nil:
+		r.err = fmt.Errorf("inflate registration: %w", err)
+	}
+	return r.err == nil
+}
+
+func (r *sectionReader) atEnd() bool {
+	_, err := r.r.Peek(1)
+	return err != nil
 }
 
 func (r *sectionReader) count(what string) int {
-	if r.err != nil {
+	var b [4]byte
+	if !r.read(b[:], "the number of "+what) {
 		return 0
 	}
-	if len(r.b) < 4 {
-		r.err = fmt.Errorf("registration ends before the number of %s", what)
-		return 0
-	}
-	n := int(int32(binary.BigEndian.Uint32(r.b)))
-	r.b = r.b[4:]
+	n := int(int32(binary.BigEndian.Uint32(b[:])))
 	if n < 0 {
 		r.err = fmt.Errorf("registration announces %d %s", n, what)
 		return 0
@@ -173,36 +206,43 @@ func (r *sectionReader) count(what string) int {
 	return n
 }
 
+// section is the next part, valid until the next call.
 func (r *sectionReader) section(what string) []byte {
 	n := r.count("bytes of " + what)
-	if r.err == nil && n > len(r.b) {
-		r.err = fmt.Errorf("registration announces %d bytes of %s and has %d", n, what, len(r.b))
+	if r.err == nil && n > maxRegisterSection {
+		r.err = fmt.Errorf("registration announces %d bytes of %s; %d are allowed", n, what, maxRegisterSection)
+	}
+	r.buf = r.buf[:0]
+	for len(r.buf) < n && r.err == nil { // in steps: the announced size may be a lie
+		at := len(r.buf)
+		r.buf = slices.Grow(r.buf, min(n-at, sectionStep))[:at+min(n-at, sectionStep)]
+		r.read(r.buf[at:], what)
 	}
 	if r.err != nil {
 		return nil
 	}
-	s := r.b[:n]
-	r.b = r.b[n:]
-	return s
+	return r.buf
 }
+
+const sectionStep = 64 << 10
 
 // parseTopicText reads "name read write perm filterType attributes".
 func parseTopicText(s string) (*TopicConfig, error) {
 	f := strings.SplitN(s, " ", 6)
 	if len(f) < 5 {
-		return nil, fmt.Errorf("registered topic %q: %d fields; five are needed", s, len(f))
+		return nil, fmt.Errorf("registered topic %.200q: %d fields; five are needed", s, len(f))
 	}
 	c := &TopicConfig{TopicName: f[0], TopicFilterType: f[4], Attributes: map[string]string{}}
 	for i, dst := range []*int32{&c.ReadQueueNums, &c.WriteQueueNums, &c.Perm} {
 		n, err := strconv.ParseInt(f[i+1], 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("registered topic %q: %w", s, err)
+			return nil, fmt.Errorf("registered topic %.200q: %w", s, err)
 		}
 		*dst = int32(n)
 	}
 	if len(f) == 6 {
 		if err := fastjson.Unmarshal([]byte(f[5]), &c.Attributes); err != nil {
-			return nil, fmt.Errorf("registered topic %q: %w", s, err)
+			return nil, fmt.Errorf("registered topic %.200q: %w", s, err)
 		}
 	}
 	return c, nil
