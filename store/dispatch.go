@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/epochmq/epochmq/internal/watermark"
@@ -31,19 +32,29 @@ type dispatcher struct {
 	buf      []commitlog.Entry
 	touched  []*Queue
 	arrivals []Arrival
-	last     checkpoint.RecordRef // the newest record dispatched, without its checksum; guarded by turn
-	lastTime int64                // its store time
+	spare    [][]consumequeue.Entry // empty lists for queues that see many entries in a round
+	last     checkpoint.RecordRef   // the newest record dispatched, without its checksum; guarded by turn
+	lastTime int64                  // its store time
 
-	stop chan struct{}
-	wake chan struct{} // a waited-for mark has passed or failed
-	gone chan struct{}
+	stop  chan struct{}
+	wake  chan struct{}   // a waited-for mark has passed or failed
+	waits [2]dispatchWait // for Confirmed and for Written
+	gone  chan struct{}
 }
 
 func newDispatcher(s *Store) *dispatcher {
-	return &dispatcher{
+	d := &dispatcher{
 		s: s, done: watermark.New(0), buf: make([]commitlog.Entry, dispatchBatch), arrivals: make([]Arrival, 0, arrivalKeep),
 		stop: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
+	for i := range d.waits {
+		w := &d.waits[i]
+		w.Done = func(err error) {
+			w.queued.Store(false)
+			d.wakeUp(err)
+		}
+	}
+	return d
 }
 
 // run dispatches what is confirmed until Close or the first failure, which fences the store.
@@ -89,13 +100,26 @@ func (d *dispatcher) await() (message.LogOffset, error) {
 		if err := mark.Err(); err != nil {
 			return 0, err
 		}
-		mark.Add(&watermark.Waiter{At: pos + 1, Done: d.wakeUp})
+		w := &d.waits[0]
+		if mark == d.s.log.Written() {
+			w = &d.waits[1]
+		}
+		if w.queued.CompareAndSwap(false, true) { // it may still be there from before the source changed
+			w.At = pos + 1
+			mark.Add(&w.Waiter)
+		}
 		select {
 		case <-d.wake:
 		case <-d.stop:
 			return 0, errStopped
 		}
 	}
+}
+
+// dispatchWait is the dispatcher's wait for one of its two sources.
+type dispatchWait struct {
+	watermark.Waiter
+	queued atomic.Bool
 }
 
 func (d *dispatcher) wakeUp(error) {
@@ -221,6 +245,9 @@ func (d *dispatcher) enqueue(e *commitlog.Entry, i int, levels []int64) {
 	st := state(e.Queue)
 	if len(st.pending) == 0 {
 		d.touched = append(d.touched, e.Queue)
+		if st.pending == nil {
+			st.pending = d.list()
+		}
 	}
 	st.last = i
 	st.pending = append(st.pending, consumequeue.Entry{Offset: e.QueueOffset, Unit: consumequeue.Unit{Log: e.LogOffset, Size: e.Size, Tags: e.TagsCode}})
@@ -238,13 +265,8 @@ func deliverTime(e *commitlog.Entry, levels []int64) int64 {
 func (d *dispatcher) put(q *Queue, entries []commitlog.Entry) error {
 	st := state(q)
 	err := st.cq.Put(st.pending)
-	var off *consumequeue.MisalignedError
-	switch {
-	case errors.As(err, &off):
-		d.s.o.Log.Error("queue does not follow the log, it is built again", "error", err)
-		err = d.rebuild(q, st.pending[len(st.pending)-1].End())
-	case errors.Is(err, consumequeue.ErrDropped):
-		err = nil // its topic was deleted while messages were on their way
+	if err != nil {
+		err = d.refused(q, st.pending, err)
 	}
 	newest := &entries[st.last]
 	if err == nil {
@@ -254,8 +276,40 @@ func (d *dispatcher) put(q *Queue, entries []commitlog.Entry) error {
 		d.s.flags.set(QueueError, true)
 	}
 	st.pending = st.pending[:0]
-	if cap(st.pending) > 64 { // most queues see few entries in a round
+	if cap(st.pending) > keepPending {
+		if len(d.spare) < spareLists {
+			d.spare = append(d.spare, st.pending)
+		}
 		st.pending = nil
+	}
+	return err
+}
+
+// Most queues see few entries in a round and keep a short list; longer ones are shared by all.
+const (
+	keepPending = 16
+	spareLists  = 64
+)
+
+// list returns an empty list for a queue's entries of one round.
+func (d *dispatcher) list() []consumequeue.Entry {
+	if n := len(d.spare); n > 0 {
+		l := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		return l
+	}
+	return nil
+}
+
+// refused handles entries that their queue does not take.
+func (d *dispatcher) refused(q *Queue, entries []consumequeue.Entry, err error) error {
+	var off *consumequeue.MisalignedError
+	switch {
+	case errors.As(err, &off):
+		d.s.o.Log.Error("queue does not follow the log, it is built again", "error", err)
+		return d.rebuild(q, entries[len(entries)-1].End())
+	case errors.Is(err, consumequeue.ErrDropped):
+		return nil // its topic was deleted while messages were on their way
 	}
 	return err
 }
