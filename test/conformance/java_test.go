@@ -77,6 +77,11 @@ func classpath(t *testing.T, version string) string {
 func javaArgs(t *testing.T, version, home string, props ...string) []string {
 	args := []string{"-Xmx700m", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", "-Duser.home=" + home, "-Drocketmq.home.dir=" + home,
 		"-Drocketmq.client.logRoot=" + home, "-Djava.io.tmpdir=" + home}
+	if version == java4 { // unmaps files by reflection, which JDK 17 allows only when told so
+		for _, pkg := range []string{"java.nio", "sun.nio.ch", "jdk.internal.ref"} {
+			args = append(args, "--add-opens=java.base/"+pkg+"=ALL-UNNAMED")
+		}
+	}
 	args = append(args, props...)
 	return append(args, "-cp", classpath(t, version))
 }
@@ -141,6 +146,16 @@ func javaBroker(t *testing.T, version, namesrv string, port int, root string, ex
 	t.Helper()
 	home := javaHome(root)
 	writeLogback(t, home)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, name := range []string{"all.log", "broker.log", "store.log"} {
+			if text, err := os.ReadFile(filepath.Join(home, "logs", "rocketmqlogs", name)); err == nil {
+				t.Logf("end of %s:\n%s", name, tail(string(text), 4000))
+			}
+		}
+	})
 	keys := storeKeys(root)
 	keys["listenPort"] = fmt.Sprint(port)
 	keys["haListenPort"] = fmt.Sprint(port + 1) // by default 10912, which another broker may hold
