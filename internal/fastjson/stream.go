@@ -207,7 +207,32 @@ func (p *parser) skip(depth int) error {
 	case '[':
 		return p.items(func() error { return p.skip(depth + 1) })
 	}
+	if p.plain() {
+		return nil
+	}
 	p.nodes = 0
 	_, err := p.value(depth)
 	return err
+}
+
+// plain passes over a text without escapes or a number of digits, which need no tree.
+func (p *parser) plain() bool {
+	i, c := p.i, p.b[p.i]
+	if c == '"' || c == '\'' {
+		for i++; i < len(p.b) && p.b[i] != c && p.b[i] != '\\'; i++ {
+		}
+		if i == len(p.b) || p.b[i] != c {
+			return false
+		}
+		p.i = i + 1
+		return true
+	}
+	for i < len(p.b) && p.b[i] >= '0' && p.b[i] <= '9' {
+		i++
+	}
+	if i == p.i || i == len(p.b) || p.b[i] != ',' && p.b[i] != ']' && p.b[i] != '}' {
+		return false
+	}
+	p.i = i
+	return true
 }
