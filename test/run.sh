@@ -12,7 +12,6 @@ grep -E -B 40 '^(--- FAIL|\s+--- FAIL|panic:)' "$out" | head -400
 grep -E '^(ok|FAIL|---.*FAIL|panic:)|^\?.*no test files|build failed' "$out"
 skips=$(grep -cE '^\s*--- SKIP' "$out")
 echo "tests: $(grep -cE '^\s*--- PASS' "$out") passed, $(grep -cE '^\s*--- FAIL' "$out") failed, $skips skipped"
-if [ "$skips" -gt 0 ]; then
-	grep -E -A 2 '^\s*--- SKIP' "$out" | grep -vE '^--$|^=== |--- PASS' | sed 's/^ */  /' | head -60
-fi
+# Each skipped test with its reason: the last line that it logged.
+awk '/^=== (RUN|NAME|CONT) /{name=$3} /^ +[^ ]+_test\.go:[0-9]+: /{line=$0; sub(/^ +/,"",line); why[name]=line} /^ *--- SKIP: /{print "  skipped " $3 ": " why[$3]}' "$out" | head -60
 exit $code
