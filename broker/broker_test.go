@@ -125,6 +125,23 @@ func TestProduceAndPull(t *testing.T) {
 	require.Contains(t, string(stats.Body), `"maxOffset":2,"minOffset":0}`)
 }
 
+// Names that nothing can have are refused wherever a request would keep them.
+func TestNamesThatNothingHas(t *testing.T) {
+	w := start(t, t.TempDir())
+	w.createTopic("orders", "4")
+	w.createGroup("G")
+	for _, name := range []string{"..", "../../x", "a/b", "a\\b", "x\x00y", "a\nb", strings.Repeat("L", 300), "%RETRY%", "%DLQ%"} {
+		require.NotEqual(t, protocol.Success, w.call(protocol.ReqUpdateAndCreateTopic, "", "topic", name, "readQueueNums", "1", "writeQueueNums", "1", "perm", "6").Code, "create %q", name)
+		require.NotEqual(t, protocol.Success, w.call(protocol.ReqSendMessageV2, "x", "a", "P", "b", name, "c", "TBW102", "d", "1", "e", "0", "f", "0", "g", "1", "h", "0").Code, "send %q", name)
+		require.NotEqual(t, protocol.Success, w.call(protocol.ReqUpdateAndGetGroupForbidden, "", "group", "G", "topic", name, "readable", "false").Code, "forbid %q", name)
+		if name[0] == '%' { // a group may be called so
+			continue
+		}
+		require.NotEqual(t, protocol.Success, w.call(protocol.ReqUpdateAndGetGroupForbidden, "", "group", name, "topic", "orders", "readable", "false").Code, "forbid group %q", name)
+		require.NotEqual(t, protocol.Success, w.call(protocol.ReqCloneGroupOffset, "", "srcGroup", "G", "destGroup", name, "offline", "true").Code, "clone to %q", name)
+	}
+}
+
 func TestOffsetsSurviveAKill(t *testing.T) {
 	dir := t.TempDir()
 	w := start(t, dir)
@@ -143,6 +160,8 @@ func TestOffsetsSurviveAKill(t *testing.T) {
 		"topic": {protocol.TopicNotExist, []string{"consumerGroup", "G", "topic", "none", "queueId", "0", "commitOffset", "1"}},
 		"queue": {protocol.InvalidParameter, []string{"consumerGroup", "G", "topic", "orders", "commitOffset", "1"}},
 		"value": {protocol.InvalidParameter, []string{"consumerGroup", "G", "topic", "orders", "queueId", "0"}},
+		"below": {protocol.InvalidParameter, []string{"consumerGroup", "G", "topic", "orders", "queueId", "-1", "commitOffset", "1"}},
+		"above": {protocol.InvalidParameter, []string{"consumerGroup", "G", "topic", "orders", "queueId", "4", "commitOffset", "1"}},
 	} {
 		require.Equal(t, c.code, w.call(protocol.ReqUpdateConsumerOffset, "", c.ext...).Code, name)
 	}

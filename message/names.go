@@ -39,8 +39,14 @@ type NameError struct{ Remark string }
 
 func (e *NameError) Error() string { return e.Remark }
 
-// ValidateTopic checks a topic name as a broker does: not blank, allowed characters, at most 127 of them. *NameError otherwise.
-func ValidateTopic(s string) error { return validate("topic", s, MaxTopicLen) }
+// ValidateTopic checks a topic name as a broker does: not blank, allowed characters, at most 127 of them, and no retry or dead letter
+// topic of a group without a name. *NameError otherwise.
+func ValidateTopic(s string) error {
+	if s == RetryPrefix || s == DLQPrefix {
+		return &NameError{"The specified topic " + s + " names no group."}
+	}
+	return validate("topic", s, MaxTopicLen)
+}
 
 // ValidateGroup checks a group name: not blank, allowed characters, at most 120 of them. *NameError otherwise.
 func ValidateGroup(s string) error { return validate("group", s, MaxGroupLen) }

@@ -154,6 +154,12 @@ func (h *Groups) ReadPermission(req *remoting.Request, resp *remoting.Response) 
 		return err
 	}
 	if given {
+		if err := groupError(g); err != nil {
+			return err
+		}
+		if err := topicError(t); err != nil {
+			return err
+		}
 		if err := h.Table.SetForbidden(g, t, group.ForbiddenRead, !readable); err != nil {
 			return fmt.Errorf("set forbidden: %w", err)
 		}

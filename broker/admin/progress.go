@@ -216,6 +216,9 @@ func (h *Progress) Clone(req *remoting.Request, _ *remoting.Response) error {
 	if err != nil {
 		return err
 	}
+	if err := groupError(to); err != nil {
+		return err
+	}
 	offline, err := optionalBool(req, "offline", false)
 	if err != nil {
 		return err

@@ -124,11 +124,15 @@ func (h *Handler) Update(req *remoting.Request, resp *remoting.Response) error {
 	if h.groups.Find(p.group) == nil {
 		return protocol.Errorf(protocol.SubscriptionGroupNotExist, "Group %s not exist!", p.group)
 	}
-	if h.topics.Get(p.topic) == nil {
+	t := h.topics.Get(p.topic)
+	if t == nil {
 		return protocol.Errorf(protocol.TopicNotExist, "Topic %s not exist!", p.topic)
 	}
 	if !p.hasQueue {
 		return protocol.Errorf(protocol.InvalidParameter, "QueueId is null, topic is %s", p.topic)
+	}
+	if !h.exists(t, &p) {
+		return protocol.Errorf(protocol.InvalidParameter, "QueueId %d is illegal, topic is %s", p.queue, p.topic)
 	}
 	off, ok, err := req.Int64("commitOffset")
 	if err != nil {
@@ -152,6 +156,16 @@ func (h *Handler) Update(req *remoting.Request, resp *remoting.Response) error {
 	d := h.due(req.Conn())
 	d.replies = append(d.replies, req.Defer())
 	return remoting.Later
+}
+
+// exists says whether the topic has the queue or had it. RocketMQ keeps an offset of any number; a peer could fill memory
+// and disk with them.
+func (h *Handler) exists(t *topic.Config, p *place) bool {
+	if p.queue >= 0 && p.queue < max(t.ReadQueueNums, t.WriteQueueNums) {
+		return true
+	}
+	_, _, known := h.queues.Bounds(p.topic, p.queue)
+	return known
 }
 
 // BatchEnd settles what the requests of one read staged, and answers them.

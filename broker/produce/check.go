@@ -38,7 +38,7 @@ func (h *Handler) check(c *settings, p *pending, req *remoting.Request) (*topic.
 		name = t.Name // a known topic has a legal name
 	} else {
 		name = string(m.topic)
-		if err := message.ValidateTopic(name); err != nil {
+		if err := message.ValidateTopic(name); err != nil && name != message.RetryPrefix { // create says more of that
 			return nil, refusal(protocol.InvalidParameter, "%s", err)
 		}
 	}
