@@ -1,6 +1,8 @@
 package produce
 
 import (
+	"errors"
+
 	"github.com/epochmq/epochmq/message"
 	"github.com/epochmq/epochmq/remoting"
 	"github.com/epochmq/epochmq/remoting/protocol"
@@ -21,6 +23,9 @@ func (h *Handler) sendBatch(c *settings, p *pending, req *remoting.Request) erro
 		BornHost: c.bornHost(req), StoreHost: c.StoreHost, ReconsumeTimes: m.reconsumeTimes}
 	if err := message.EachBatchItem(req.Body, p.item); err != nil || p.batch.Len() == 0 {
 		p.batch.Reset()
+		if errors.Is(err, errManyItems) {
+			return refusal(protocol.MessageIllegal, "the batch has more than %d messages", p.mostItems())
+		}
 		return errIllegal
 	}
 	h.Stats.Put(m.topic, m.queueID, p.batch.Len(), p.batch.Bytes())
@@ -29,9 +34,25 @@ func (h *Handler) sendBatch(c *settings, p *pending, req *remoting.Request) erro
 	return nil
 }
 
+var errManyItems = errors.New("too many messages in a batch")
+
+// answerIDs bounds the ids in the answer to a batch: a message must not be stored when its answer is too long to be sent.
+const answerIDs = 1900 << 10
+
+// mostItems is how many messages a batch may have.
+func (p *pending) mostItems() int {
+	if p.msg.StoreHost.Addr().Unmap().Is4() {
+		return answerIDs / 33 // 32 digits and a comma
+	}
+	return answerIDs / 57
+}
+
 // addItem encodes one item into the batch.
 func (p *pending) addItem(it *message.BatchItem) error {
 	m := &p.msg
+	if p.batch.Len() >= p.mostItems() {
+		return errManyItems
+	}
 	m.Flag, m.Body, m.Properties = it.Flag, it.Body, it.Properties
 	if _, ok := message.Property(it.Properties, message.PropUniqKey); !ok {
 		m.Properties = p.withUniq(it.Properties)

@@ -1,6 +1,7 @@
 package produce
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -214,6 +215,21 @@ func TestRetryTopic(t *testing.T) {
 }
 
 // ST-29: each member keeps its own properties and its own id, with and without the last separator.
+// A batch whose answer could not be sent is not stored; the largest that is allowed is answered.
+func TestBatchOfTooManyMessages(t *testing.T) {
+	w := newWorld(t)
+	p := w.dial()
+	item := message.AppendBatchItem(nil, 0, nil, text("UNIQ_KEY=M;"))
+	most := (&pending{msg: message.Message{StoreHost: storeHost}}).mostItems()
+	end := w.st.Log().End()
+	got := p.Call(protocol.ReqSendBatchMessage, v2("m", "true"), bytes.Repeat(item, most+1))
+	require.Equal(t, protocol.MessageIllegal, got.Code, got.Remark)
+	require.Equal(t, end, w.st.Log().End(), "nothing is stored")
+	got = p.Call(protocol.ReqSendBatchMessage, v2("m", "true"), bytes.Repeat(item, most))
+	require.Equal(t, protocol.Success, got.Code, got.Remark)
+	require.Equal(t, most, 1+strings.Count(got.Ext["msgId"], ","))
+}
+
 func TestBatch(t *testing.T) {
 	w := newWorld(t)
 	p := w.dial()
