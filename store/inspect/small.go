@@ -71,9 +71,9 @@ func (in *inspector) pidFile(path string, kind Kind) error {
 	if err != nil {
 		return err
 	}
-	pid := strings.TrimSpace(clip(b))
-	in.file(path, kind, int64(len(b)), Fields{{"process", pid}})
-	if pid != "" && !isDigits(pid, 0) {
+	pid, started, _ := strings.Cut(strings.TrimSpace(clip(b)), "\n") // ours has the time of the start on a second line
+	in.file(path, kind, int64(len(b)), Fields{{"process", pid}, {"started", started}})
+	if pid != "" && !isDigits(pid, 0) || started != "" && !isDigits(started, 0) {
 		in.find(Note, path, 0, "content is no process id")
 	}
 	return nil
