@@ -286,12 +286,14 @@ func TestSettings(t *testing.T) {
 	no := w.call(protocol.ReqSendMessageV2, "x", "a", "PG", "b", "other", "c", "TBW102", "d", "4", "e", "0", "f", "0", "g", "1", "h", "0", "i", "", "j", "0")
 	require.Equal(t, protocol.TopicNotExist, no.Code, "it acts at once")
 
-	for _, body := range []string{"rocketmqHome=/tmp/evil; touch /tmp/x\nfilterServerNums=1\n", "brokerConfigPath=x", "configBlackList=\ntraceOn=false"} {
+	for _, body := range []string{"rocketmqHome=/tmp/evil; touch /tmp/x\nfilterServerNums=1\n", "brokerConfigPath=x", "configBlackList=\ntraceOn=false",
+		"storePathRootDir=/tmp/evil", "StorePathCommitLog=/tmp/evil", "readOnlyCommitLogStorePaths=/etc"} {
 		a = w.call(protocol.ReqUpdateBrokerConfig, body)
 		require.Equal(t, []any{protocol.NoPermission, "Can not update config in black list."}, []any{a.Code, a.Remark})
 	}
 	require.Contains(t, string(w.ok(protocol.ReqGetBrokerConfig, "").Body), "\ntraceOn=true\n")
-	for _, body := range []string{"brokerPermission=99", "messageDelayLevel=5x", "defaultTopicQueueNums=many"} {
+	for _, body := range []string{"brokerPermission=99", "messageDelayLevel=5x", "defaultTopicQueueNums=many",
+		"waitTimeMillsInSendQueue=-1", "osPageCacheBusyTimeOutMills=-9223372036854775808"} {
 		require.Equal(t, protocol.InvalidParameter, w.call(protocol.ReqUpdateBrokerConfig, body).Code, body)
 	}
 	w.ok(protocol.ReqUpdateBrokerConfig, "")

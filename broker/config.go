@@ -24,6 +24,11 @@ func NewSettings(log *slog.Logger) (*conf.Set, error) {
 		}
 	}
 	set.Forbid("rocketmqHome", "brokerConfigPath", "configBlackList")
+	for _, k := range set.Keys() { // nobody should make the next start create or read folders of their choice
+		if strings.HasPrefix(k.Name, "storePath") || strings.HasPrefix(k.Name, "readOnlyCommitLogStorePath") {
+			set.Forbid(k.Name)
+		}
+	}
 	return set, nil
 }
 
@@ -51,6 +56,7 @@ func (c *Config) Validate() error {
 		{"serverChannelMaxIdleTimeSeconds", c.ServerChannelMaxIdleTimeSeconds, 1, 1 << 31},
 		{"splitMetadataSize", c.SplitMetadataSize, 1, 1 << 31},
 		{"shortPollingTimeMills", c.ShortPollingTimeMills, 0, 1 << 31},
+		{"waitTimeMillsInSendQueue", c.WaitTimeMillsInSendQueue, 0, 1 << 31},
 	} {
 		if l.v < l.min || l.v > l.max {
 			return fmt.Errorf("%s=%d is out of range, allowed %d to %d", l.key, l.v, l.min, l.max)

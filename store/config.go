@@ -93,6 +93,7 @@ func (c *Config) Validate() error {
 		{"flushIntervalConsumeQueue", int64(c.FlushIntervalConsumeQueue), 1, 1 << 31},
 		{"flushConsumeQueueThoroughInterval", int64(c.FlushConsumeQueueThoroughInterval), 1, 1 << 31},
 		{"cleanResourceInterval", int64(c.CleanResourceInterval), 1, 1 << 31},
+		{"osPageCacheBusyTimeOutMills", int64(c.OsPageCacheBusyTimeOutMills), 0, 1 << 31},
 		{"fileReservedTime", int64(c.FileReservedTime), 0, 1 << 31},
 		{"deleteFileBatchMax", int64(c.DeleteFileBatchMax), 1, 1 << 31},
 		{"travelCqFileNumWhenGetMessage", int64(c.TravelCqFileNumWhenGetMessage), 1, 1 << 31},

@@ -217,7 +217,10 @@ func TestRetryTopic(t *testing.T) {
 // ST-29: each member keeps its own properties and its own id, with and without the last separator.
 // A batch whose answer could not be sent is not stored; the largest that is allowed is answered.
 func TestBatchOfTooManyMessages(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(_ *world, cfg *store.Config) { cfg.MappedFileSizeCommitLog, cfg.MaxMessageSize = 1<<25, 4<<20 })
+	c := testConfig()
+	c.MaxMessageSize = 4 << 20
+	w.h.Apply(c)
 	p := w.dial()
 	item := message.AppendBatchItem(nil, 0, nil, text("UNIQ_KEY=M;"))
 	most := (&pending{msg: message.Message{StoreHost: storeHost}}).mostItems()
