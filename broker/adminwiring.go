@@ -32,7 +32,7 @@ func (b *Broker) adminHandlers() adminSet {
 		progress: &admin.Progress{Self: self, Topics: b.topics, Groups: b.groups, Online: b.registry.Online, Offsets: b.offsets, Queues: queues,
 			TPS: b.counts.MinuteTPS, DelayOffsets: b.delays.Encode},
 		reset: &admin.Reset{Self: self, ServerSide: func() bool { return b.conf.Load().UseServerSideResetOffset }, Topics: b.topics,
-			Group: b.groups.Lookup, Online: b.registry.Online, Offsets: b.offsets, Queues: queues},
+			Group: b.groups.Lookup, Online: b.registry.Online, Offsets: b.offsets, Wake: b.pull.Wake, Queues: queues},
 		clients: &admin.Clients{Self: self, Online: b.registry.Online, Producers: b.registry.Producers, All: b.registry.AllProducers,
 			Topic: b.topics.Lookup, Group: b.groups.Lookup, Record: b.record},
 		settings:   &admin.Settings{Text: b.settingsText, Change: b.changeSettings, Version: b.settingsVersion},

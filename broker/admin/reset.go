@@ -41,6 +41,7 @@ type Reset struct {
 		Offsets(group, topic string) map[int32]message.QueueOffset
 		AssignReset(group, topic string, queue int32, off message.QueueOffset) error
 	}
+	Wake   func(topic string, queue int32) // answers the pulls that wait for messages of a queue
 	Queues interface {
 		Bounds(topic string, queueID int32) (min, max message.QueueOffset)
 		OffsetByTime(topic string, queueID int32, ms int64) (message.QueueOffset, error)
@@ -125,6 +126,7 @@ func (h *Reset) onServer(o *order, resp *remoting.Response) error {
 		if err := h.Offsets.AssignReset(o.group, o.topic, q, off); err != nil {
 			return err
 		}
+		h.Wake(o.topic, q)
 		table.add(h.Self.Name, o.topic, q, int64(off))
 	}
 	return put(resp, map[string]any{"offsetTable": table.body()})

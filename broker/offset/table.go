@@ -79,9 +79,18 @@ type entry struct {
 	group, topic string
 	offsets      map[int32]message.QueueOffset
 	pulled       map[int32]message.QueueOffset // where the group reads; memory only
-	reset        map[int32]message.QueueOffset // pending server-side resets; memory only
+	reset        map[int32]pendingReset        // server-side resets; memory only
 	listed       bool                          // in Table.order
 }
+
+// pendingReset is where readers of a queue are to go on.
+type pendingReset struct {
+	to   message.QueueOffset
+	told int // pulls that were told
+}
+
+// maxTold bounds how often pulls of one queue are told of a reset that they do not follow.
+const maxTold = 16
 
 // Query returns the committed offset of a queue. No allocation.
 func (t *Table) Query(group, topic []byte, queue int32) (off message.QueueOffset, ok bool) {
@@ -337,7 +346,7 @@ func (g *groupOffsets) entry(topic string) *entry {
 }
 
 // AssignReset commits the offset and makes it pending: the next pull or query is told it, and commits of the queue are
-// ignored until a pull took it.
+// ignored until a pull follows it.
 func (t *Table) AssignReset(group, topic string, queue int32, off message.QueueOffset) error {
 	if err := t.Commit([]byte(group), []byte(topic), queue, off); err != nil {
 		return err
@@ -346,12 +355,12 @@ func (t *Table) AssignReset(group, topic string, queue int32, off message.QueueO
 	defer t.mu.Unlock()
 	e := t.entryLocked([]byte(group), []byte(topic))
 	if e.reset == nil {
-		e.reset = map[int32]message.QueueOffset{}
+		e.reset = map[int32]pendingReset{}
 	}
 	if _, ok := e.reset[queue]; !ok {
 		t.resets.Add(1)
 	}
-	e.reset[queue] = off
+	e.reset[queue] = pendingReset{to: off}
 	delete(e.pulled, queue)
 	return nil
 }
@@ -365,26 +374,38 @@ func (t *Table) PendingReset(group, topic []byte, queue int32) (off message.Queu
 	defer t.mu.RUnlock()
 	if g := t.groups[string(group)]; g != nil {
 		if e := g.topics[string(topic)]; e != nil {
-			off, ok = e.reset[queue]
+			var r pendingReset
+			r, ok = e.reset[queue]
+			off = r.to
 		}
 	}
 	return off, ok
 }
 
-// TakeReset returns a pending reset and ends it: pull calls it.
-func (t *Table) TakeReset(group, topic []byte, queue int32) (off message.QueueOffset, ok bool) {
+// TakeReset returns a pending reset to a pull that asks for an offset. The reset ends, and is not returned, when the pull asks for the
+// offset of the reset: the reader that the queue now has follows it. A pull of a reader that has lost the queue does not end it, unless
+// readers go on asking for something else.
+func (t *Table) TakeReset(group, topic []byte, queue int32, asked message.QueueOffset) (off message.QueueOffset, ok bool) {
 	if _, ok := t.PendingReset(group, topic, queue); !ok {
 		return 0, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.groups[string(group)].entry(string(topic)); e != nil {
-		if off, ok = e.reset[queue]; ok {
-			delete(e.reset, queue)
-			t.resets.Add(-1)
-		}
+	e := t.groups[string(group)].entry(string(topic))
+	if e == nil {
+		return 0, false
 	}
-	return off, ok
+	r, ok := e.reset[queue]
+	if !ok {
+		return 0, false
+	}
+	if r.told++; r.to == asked || r.told == maxTold {
+		delete(e.reset, queue)
+		t.resets.Add(-1)
+	} else {
+		e.reset[queue] = r
+	}
+	return r.to, r.to != asked
 }
 
 // Offsets returns the committed offsets of a group on a topic; nil when there are none.

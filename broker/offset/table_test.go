@@ -167,7 +167,7 @@ func TestStagedIsInvisibleUntilSettled(t *testing.T) {
 func TestResets(t *testing.T) {
 	o := open(t, &jsonFile{}, t.TempDir())
 	g, topic := []byte("G"), []byte("T")
-	_, ok := o.TakeReset(g, topic, 0)
+	_, ok := o.TakeReset(g, topic, 0, 7)
 	require.False(t, ok)
 	require.NoError(t, o.AssignReset("G", "T", 0, 42))
 	require.Equal(t, message.QueueOffset(42), query(o, "G", "T", 0), "the reset is a commit too")
@@ -176,11 +176,21 @@ func TestResets(t *testing.T) {
 	require.Equal(t, message.QueueOffset(42), off)
 	_, ok = o.PendingReset(g, topic, 1)
 	require.False(t, ok)
-	off, ok = o.TakeReset(g, topic, 0)
-	require.True(t, ok)
-	require.Equal(t, message.QueueOffset(42), off)
-	_, ok = o.TakeReset(g, topic, 0)
+	for range 2 { // a reader that has lost the queue, then the one that has it
+		off, ok = o.TakeReset(g, topic, 0, 7)
+		require.True(t, ok)
+		require.Equal(t, message.QueueOffset(42), off)
+	}
+	_, ok = o.TakeReset(g, topic, 0, 42)
+	require.False(t, ok, "the reader follows")
+	_, ok = o.PendingReset(g, topic, 0)
 	require.False(t, ok)
+	require.NoError(t, o.AssignReset("G", "T", 0, 42))
+	told := 0
+	for ; ok || told == 0; told++ {
+		_, ok = o.TakeReset(g, topic, 0, 7)
+		require.Less(t, told, 100, "a reader that does not follow is not told for ever")
+	}
 	require.NoError(t, o.AssignReset("G", "T", 0, 1))
 	require.NoError(t, o.DropGroup("G"))
 	_, ok = o.PendingReset(g, topic, 0)

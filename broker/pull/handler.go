@@ -58,7 +58,8 @@ type Consumers interface {
 type Offsets interface {
 	Stage(group, topic []byte, queue int32, off message.QueueOffset) error
 	Pulled(group, topic []byte, queue int32, next message.QueueOffset)
-	TakeReset(group, topic []byte, queue int32) (off message.QueueOffset, pending bool)
+	PendingReset(group, topic []byte, queue int32) (off message.QueueOffset, pending bool)
+	TakeReset(group, topic []byte, queue int32, asked message.QueueOffset) (off message.QueueOffset, pending bool)
 }
 
 // Stats counts what was handed out.
@@ -181,7 +182,7 @@ func (h *Handler) Pull(req *remoting.Request, resp *remoting.Response) error {
 		a.free()
 		return refuse(err, resp)
 	}
-	if r.sysFlag&flagCommit != 0 && r.hasCommit {
+	if r.sysFlag&flagCommit != 0 && r.hasCommit && !a.reset { // a reset is a commit, and later than this one
 		if err := h.Offsets.Stage(r.group, r.topic, r.queueID, r.commitOffset); err != nil {
 			a.free()
 			return err
@@ -218,7 +219,7 @@ func (h *Handler) read(req *remoting.Request, r *request, a *answer, hot bool) (
 	}
 	a.query = store.Query{Topic: r.topic, QueueID: r.queueID, Offset: r.offset,
 		MaxMsgs: int(max(r.maxNums, 1)), MaxBytes: int(max(r.maxBytes, 1)), Filter: pl.filter, HotOnly: hot}
-	a.resetTo, a.reset = h.Offsets.TakeReset(r.group, r.topic, r.queueID)
+	a.resetTo, a.reset = h.Offsets.TakeReset(r.group, r.topic, r.queueID, r.offset)
 	if err := h.Store.Get(&a.query, &a.result); err != nil {
 		return pl, fmt.Errorf("pull %s/%d@%d: %w", r.topic, r.queueID, r.offset, err)
 	}
@@ -306,11 +307,19 @@ func (h *Handler) park(req *remoting.Request, r *request, pl plan) error {
 		return remoting.Later
 	}
 	p.timer.Reset(wait) // after add: a timer that runs before it would find nothing to wake
-	// A message that was dispatched between the read and add woke nobody: look again, now that arrivals see the pull.
-	if h.Store.MaxOffset(r.topic, r.queueID, true) > p.offset {
+	// A message that was dispatched, or a reset made, between the read and add woke nobody: look again, now that arrivals see the pull.
+	_, reset := h.Offsets.PendingReset(r.group, r.topic, r.queueID)
+	if reset || h.Store.MaxOffset(r.topic, r.queueID, true) > p.offset {
 		h.wakeIfParked(p)
 	}
 	return remoting.Later
+}
+
+// Wake answers the parked pulls of a queue: an offset was reset, of which its reader is to hear now.
+func (h *Handler) Wake(topic string, queue int32) {
+	for _, p := range h.parked.take(queueID{topic, queue}) {
+		h.wake(p)
+	}
 }
 
 // Arrived is called by the hub after messages of a queue can be read; it only moves pulls between lists.

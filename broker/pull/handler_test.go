@@ -73,15 +73,24 @@ func (o *offsets) Pulled(group, topic []byte, q int32, next message.QueueOffset)
 	o.pulled[string(topic)] = next
 }
 
-func (o *offsets) TakeReset(group, topic []byte, q int32) (message.QueueOffset, bool) {
+func (o *offsets) PendingReset(group, topic []byte, q int32) (message.QueueOffset, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.reset) == 0 {
 		return 0, false
 	}
 	off, ok := o.reset[key(group, topic, q)]
-	delete(o.reset, key(group, topic, q))
 	return off, ok
+}
+
+func (o *offsets) TakeReset(group, topic []byte, q int32, asked message.QueueOffset) (message.QueueOffset, bool) {
+	off, ok := o.PendingReset(group, topic, q)
+	if ok && off == asked {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.reset, key(group, topic, q))
+	}
+	return off, ok && off != asked
 }
 
 // committed is what was staged for group G on T/0.
@@ -404,10 +413,21 @@ func TestLongPoll(t *testing.T) {
 
 	// A reset is told at once, not after the wait.
 	w.offsets.assignReset(1)
-	got = w.pull(p, "sysFlag", "6", "queueOffset", "2")
+	got = w.pull(p, "sysFlag", "7", "queueOffset", "2", "commitOffset", "3")
 	require.Equal(t, protocol.PullOffsetMoved, got.Code)
 	require.Equal(t, "OFFSET_RESET", got.Remark)
 	require.Equal(t, "1", got.Ext["nextBeginOffset"])
+	off, _ = w.offsets.committed()
+	require.EqualValues(t, 2, off, "what a pull commits is older than the reset")
+	require.Equal(t, []message.QueueOffset{1}, messages(t, w.pull(p, "sysFlag", "6", "queueOffset", "1").Body), "it is followed")
+
+	// A pull that waits hears of a reset at once.
+	p.Send(protocol.NewRequest(protocol.ReqPullMessage, ext("sysFlag", "6", "queueOffset", "2"), nil))
+	require.Eventually(t, func() bool { return w.h.Parked() == 1 }, wiretest.Timeout, time.Millisecond)
+	w.offsets.assignReset(0)
+	w.h.Wake("T", 0)
+	require.Equal(t, "0", p.Read().Ext["nextBeginOffset"])
+	w.pull(p, "queueOffset", "0")
 
 	// A woken pull that turns out cold is still answered; so is what waits when the broker stops.
 	p.Send(protocol.NewRequest(protocol.ReqPullMessage, ext("sysFlag", "6", "queueOffset", "2"), nil))

@@ -169,6 +169,17 @@ func (t *table) arrived(a *store.Arrival, wake func(*parked)) {
 	}
 }
 
+// take takes out the pulls of a queue.
+func (t *table) take(q queueID) []*parked {
+	s := t.shard(q)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.queues[q]
+	delete(s.queues, q)
+	s.n -= len(list)
+	return list
+}
+
 // close empties the table for good and returns what was parked.
 func (t *table) close() []*parked {
 	var all []*parked
