@@ -26,7 +26,7 @@ func (b *Broker) adminHandlers() adminSet {
 			EnableSplitMetadata: c.EnableSplitMetadata, SplitMetadataSize: int(c.SplitMetadataSize)}
 	}
 	return adminSet{
-		topics: &admin.Topics{Self: self, Config: config, Table: b.topics, Queues: queues, Remove: b.removeTopic, Readers: b.readersOf,
+		topics: &admin.Topics{Self: self, Config: config, Table: b.told(), Queues: queues, Remove: b.removeTopic, Readers: b.readersOf,
 			Read: b.offsets.TopicsOf, TPS: b.counts.MinuteTPS},
 		groups: &admin.Groups{Config: config, Table: b.groups, Online: b.registry.Online, Forget: b.forgetGroup, Prepare: b.prepareGroup},
 		progress: &admin.Progress{Self: self, Topics: b.topics, Groups: b.groups, Online: b.registry.Online, Offsets: b.offsets, Queues: queues,
@@ -45,7 +45,7 @@ func (b *Broker) adminHandlers() adminSet {
 
 // removeTopic takes a topic away: its config first, so that nobody writes to it, then offsets, counters and queues.
 func (b *Broker) removeTopic(name string) error {
-	if _, err := b.topics.Delete(name); err != nil {
+	if _, err := b.told().Delete(name); err != nil {
 		return err
 	}
 	errs := []error{b.offsets.DropTopic(name)}
@@ -78,7 +78,7 @@ func (b *Broker) forgetGroup(name string, offsets bool) error {
 // prepareGroup follows the creation of a group: its retry topic is there before its first consumer, so that tools find the
 // group's route.
 func (b *Broker) prepareGroup(c *group.Config) error {
-	_, err := b.topics.Ensure(message.RetryTopic(c.Name), max(1, c.RetryQueueNums), topic.PermRead|topic.PermWrite, 0, false)
+	_, err := b.told().Ensure(message.RetryTopic(c.Name), max(1, c.RetryQueueNums), topic.PermRead|topic.PermWrite, 0, false)
 	return err
 }
 

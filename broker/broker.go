@@ -186,13 +186,13 @@ func (b *Broker) build(c *Config, sc *store.Config) error {
 	if err != nil {
 		return err
 	}
-	b.produce = produce.New(b.produceConfig(c, sc, host), produce.Deps{Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks,
+	b.produce = produce.New(b.produceConfig(c, sc, host), produce.Deps{Store: b.store, Topics: b.told(), Groups: b.groups, Locks: b.locks,
 		Door: b.door, Stats: b.counts, IDs: message.NewUniqIDs(host.Addr(), os.Getpid())})
 	b.pull = pull.New(pullConfig(c), pull.Deps{Store: b.store, Topics: b.topics, Groups: b.groups, Consumers: b.registry,
 		Offsets: b.offsets, Stats: b.counts})
 	b.query = query.New(b.store, func() int { c := b.store.Config(); return c.DefaultQueryMaxNum })
 	b.commits = offset.NewHandler(b.offsets, b.topics, b.groups, b.store, func() bool { return b.conf.Load().UseServerSideResetOffset }, b.log)
-	b.clients = group.NewHandler(b.groups, b.registry, b.topics, func() group.HandlerConfig {
+	b.clients = group.NewHandler(b.groups, b.registry, b.told(), func() group.HandlerConfig {
 		c := b.conf.Load()
 		return group.HandlerConfig{RejectPullConsumers: c.RejectPullConsumerEnable, RegisterProducers: c.EnableRegisterProducer}
 	})

@@ -102,6 +102,18 @@ func (r *Registrar) Changed(c topic.Change) {
 	}
 }
 
+// Await waits until the name servers have been told of every change up to now, at most for the limit. One that fails at present
+// is not waited for. It must not be called on the goroutine that runs ordered.
+func (r *Registrar) Await(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for _, l := range r.loops {
+		if !l.await(timer.C) {
+			return
+		}
+	}
+}
+
 // Again registers everything anew soon, after a change of the broker's permission.
 func (r *Registrar) Again() {
 	for _, l := range r.loops {
@@ -135,7 +147,12 @@ type loop struct {
 
 	mu      sync.Mutex
 	updated map[string]*topic.Config // guarded by mu: to be told
+	version topic.Version            // guarded by mu: after the last of updated
 	full    bool                     // guarded by mu: tell everything
+	asked   uint64                   // guarded by mu: changes so far
+	told    uint64                   // guarded by mu: of those, the ones that the name server has been told of
+	down    bool                     // guarded by mu: the last attempt failed
+	moved   chan struct{}            // guarded by mu: closed after the attempt that comes next; nil: nobody waits
 
 	known  bool // of run: the last registration succeeded
 	failed bool // of run: it has been said that this name server fails
@@ -151,8 +168,48 @@ func (l *loop) changed(c topic.Change) {
 		l.updated[t.Name] = t
 	}
 	l.full = l.full || len(c.Updated) == 0 || len(c.Deleted) > 0
+	l.version = c.Version
+	l.asked++
 	l.mu.Unlock()
 	l.wake()
+}
+
+// await is Await for one name server; false: the limit has passed.
+func (l *loop) await(limit <-chan time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for want := l.asked; l.told < want && !l.down; {
+		if l.moved == nil {
+			l.moved = make(chan struct{})
+		}
+		moved := l.moved
+		l.mu.Unlock()
+		ok := false
+		select {
+		case <-moved:
+			ok = true
+		case <-limit:
+		case <-l.r.ctx.Done():
+		}
+		l.mu.Lock()
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// ended notes that an attempt for the first changes ended.
+func (l *loop) ended(changes uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down = err != nil; err == nil {
+		l.told = changes
+	}
+	if l.moved != nil {
+		close(l.moved)
+		l.moved = nil
+	}
 }
 
 func (l *loop) wake() {
@@ -209,11 +266,12 @@ func (l *loop) report(err error) {
 }
 
 // tell registers what has changed, or everything.
-func (l *loop) tell(byTimer bool) error {
+func (l *loop) tell(byTimer bool) (err error) {
 	l.mu.Lock()
-	updated, full := l.updated, l.full
+	updated, full, single, changes := l.updated, l.full, l.version, l.asked
 	l.updated, l.full = nil, false
 	l.mu.Unlock()
+	defer func() { l.ended(changes, err) }()
 	list, version := l.r.topics.All()
 	if byTimer && len(updated) == 0 && !full && !l.r.cfg.Force {
 		if changed, err := l.versionDiffers(version); err != nil || !changed {
@@ -223,13 +281,14 @@ func (l *loop) tell(byTimer bool) error {
 	}
 	if l.known && !full && len(updated) == 1 {
 		// One topic is accepted only by a name server that knows the broker: after its restart everything is told.
+		// It goes with the version that it made: with a later one the next change of a topic would look like an old one.
 		for _, t := range updated {
-			if err := l.register([]*topic.Config{t}, version, false); err == nil {
+			if err := l.register([]*topic.Config{t}, single, false); err == nil {
 				return nil
 			}
 		}
 	}
-	err := l.register(list, version, true)
+	err = l.register(list, version, true)
 	l.known = err == nil
 	return err
 }
