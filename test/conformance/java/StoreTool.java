@@ -17,11 +17,16 @@ import org.apache.rocketmq.common.message.*;
  */
 public class StoreTool {
     public static void main(String[] args) throws Exception {
-        switch (args[0]) {
-            case "fill": fill(args[1], args[2], Integer.parseInt(args[3])); break;
-            case "dump": dump(args[1], args[2].split(","), args[3]); break;
-            case "live": live(args[1], args[2], args[3]); break;
-            default: throw new IllegalArgumentException(args[0]);
+        try {
+            switch (args[0]) {
+                case "fill": fill(args[1], args[2], Integer.parseInt(args[3])); break;
+                case "dump": dump(args[1], args[2].split(","), args[3]); break;
+                case "live": live(args[1], args[2], args[3]); break;
+                default: throw new IllegalArgumentException(args[0]);
+            }
+        } catch (Throwable t) {
+            t.printStackTrace();
+            System.exit(1); // the threads of the clients would keep the program
         }
         System.exit(0);
     }
@@ -46,7 +51,6 @@ public class StoreTool {
             if (seen.incrementAndGet() % 97 == 0) { ctx.setDelayLevelWhenNextConsume(1); return ConsumeConcurrentlyStatus.RECONSUME_LATER; }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        c.start();
         Random rnd = new Random(42);
         // Two folders filled with the same count hold the same messages in the same queues. The first send creates the topic.
         MessageQueueSelector byNumber = (queues, m, arg) -> queues.get((Integer) arg % queues.size());
@@ -74,7 +78,7 @@ public class StoreTool {
             if (delayed) m.setDelayTimeLevel(1);
             SendResult r = p.send(m, byNumber, i);
             if (!delayed) System.out.println("ACK " + topic + " " + r.getMessageQueue().getQueueId() + " " + r.getQueueOffset() + " " + r.getOffsetMsgId());
-            i++;
+            if (i++ == 0) c.start(); // now the topic is there, else the client would look for it again half a minute later
         }
         System.out.println("FILLED");
         // Delayed and retried messages come due, if need be late: nothing may arrive any more when others look.
