@@ -8,7 +8,7 @@
 // # Where things are
 //
 //	client.go nameserver.go route.go heartbeat.go   connections, routes, who we are
-//	producer.go outgoing.go queueing.go batch.go    sending: what a request looks like, which queue, when again
+//	producer.go outgoing.go queueing.go             sending: what a request looks like, which queue, when again
 //	group.go rebalance.go allocate.go lock.go       a member of a consumer group and its share of the queues
 //	source.go pull.go                               one queue: what was fetched, what was handed out, what is done
 //	consumer.go sendback.go puller.go               the two faces of a group

@@ -64,16 +64,23 @@ type SendError struct {
 	Err      error // why it was given up: the last attempt's, or the context's
 }
 
+// Error tells why sending was given up, the number of attempts, and once each other way in which they failed. Attempts has them all.
 func (e *SendError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "send to topic %s: %v", e.Topic, e.Err)
-	if n := len(e.Attempts); n > 1 {
-		fmt.Fprintf(&b, " (attempt %d", n)
-		for _, a := range e.Attempts[:n-1] {
-			fmt.Fprintf(&b, "; before: %s: %v", a.Queue, a.Err)
-		}
-		b.WriteByte(')')
+	n := len(e.Attempts)
+	if n < 2 {
+		return b.String()
 	}
+	fmt.Fprintf(&b, " (attempt %d", n)
+	said := map[string]bool{fmt.Sprint(e.Err): true} // attempts mostly fail in the same way: each way is told once
+	for _, a := range e.Attempts[:n-1] {
+		if text := fmt.Sprint(a.Err); !said[text] {
+			said[text] = true
+			fmt.Fprintf(&b, "; before: %s: %s", a.Queue, text)
+		}
+	}
+	b.WriteByte(')')
 	return b.String()
 }
 

@@ -84,6 +84,9 @@ func (m *Message) refuse(format string, args ...any) error {
 
 // check looks at everything but the size.
 func (m *Message) check() error {
+	if m == nil {
+		return &MessageError{Reason: "there is none, the pointer is nil"}
+	}
 	if err := message.ValidateTopic(m.Topic); err != nil {
 		return &MessageError{m.Topic, err.Error()}
 	}

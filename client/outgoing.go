@@ -78,20 +78,20 @@ func (p *Producer) encodeBatch(ms []*Message) (*outgoing, []string, error) {
 	if len(ms) == 0 {
 		return nil, nil, &MessageError{"", "a batch of no messages"}
 	}
+	size := 0
+	for _, m := range ms {
+		if err := m.check(); err != nil {
+			return nil, nil, err
+		}
+		size += len(m.Body) + 128
+	}
 	first := ms[0]
 	o := &outgoing{code: protocol.ReqSendBatchMessage, group: p.cfg.Group, topic: first.Topic, born: time.Now().UnixMilli(),
 		messages: len(ms), batch: true}
 	ids := make([]string, len(ms))
-	size := 0
-	for _, m := range ms {
-		size += len(m.Body) + 128
-	}
 	o.body = make([]byte, 0, min(size, 2*p.cfg.MaxMessageSize))
 	var props []byte
 	for i, m := range ms {
-		if err := m.check(); err != nil {
-			return nil, nil, err
-		}
 		switch {
 		case m.Topic != first.Topic:
 			return nil, nil, m.refuse("a batch holds one topic, this one began with %s", first.Topic)
