@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/epochmq/epochmq/client"
 	"github.com/epochmq/epochmq/message"
@@ -42,7 +43,8 @@ func topicOf(c *protocol.TopicConfig) Topic {
 		SysFlag: c.TopicSysFlag, Attributes: c.Attributes}
 }
 
-// PutTopic creates or replaces a topic at the brokers of a target.
+// PutTopic creates or replaces a topic at the brokers of a target. Brokers tell the name server a moment later: PutTopic returns when it knows
+// the topic at all of them, after a second in any case.
 func (a *Admin) PutTopic(ctx context.Context, to Target, t Topic) error {
 	if err := message.ValidateTopic(t.Name); err != nil {
 		return &client.MessageError{Topic: t.Name, Reason: err.Error()}
@@ -59,7 +61,7 @@ func (a *Admin) PutTopic(ctx context.Context, to Target, t Topic) error {
 		}
 		attrs = append(attrs, "+"+strings.TrimPrefix(k, "+")+"="+t.Attributes[k])
 	}
-	return each(addrs, func(addr string) error {
+	err = each(addrs, func(addr string) error {
 		ext := map[string]string{"topic": t.Name, "defaultTopic": message.TopicDefault, "readQueueNums": itoa(t.ReadQueues),
 			"writeQueueNums": itoa(t.WriteQueues), "perm": itoa(t.Perm), "topicFilterType": "SINGLE_TAG", "topicSysFlag": itoa(t.SysFlag),
 			"order": strconv.FormatBool(t.Order)}
@@ -69,6 +71,32 @@ func (a *Admin) PutTopic(ctx context.Context, to Target, t Topic) error {
 		_, err := a.call(ctx, addr, protocol.ReqUpdateAndCreateTopic, ext, nil)
 		return err
 	})
+	if err == nil {
+		a.awaitRoute(ctx, t.Name, addrs)
+	}
+	return err
+}
+
+// awaitRoute waits until the route of a topic holds the brokers at addrs.
+func (a *Admin) awaitRoute(ctx context.Context, topic string, addrs []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for pause := time.Millisecond; ; pause *= 2 {
+		if r, err := a.c.RefreshRoute(ctx, topic, time.Time{}); err == nil {
+			known := map[string]bool{}
+			for _, b := range r.Brokers() {
+				known[r.Master(b)] = true
+			}
+			if !slices.ContainsFunc(addrs, func(addr string) bool { return !known[addr] }) {
+				return
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func itoa[T ~int | ~int32 | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
