@@ -111,6 +111,7 @@ func TestProduceAndPull(t *testing.T) {
 	require.Equal(t, "0", a.Ext["queueOffset"])
 	a = w.send("orders", "1", "world")
 	require.Equal(t, "1", a.Ext["queueOffset"])
+	require.NoError(t, w.b.Store().Dispatched().Wait(context.Background(), int64(w.b.Store().Log().End()))) // readers see it a moment after the answer
 	pulled := w.ok(protocol.ReqPullMessage, "", "consumerGroup", "G", "topic", "orders", "queueId", "1", "queueOffset", "0", "maxMsgNums", "32",
 		"sysFlag", "6", "commitOffset", "0", "suspendTimeoutMillis", "5000", "subscription", "*", "subVersion", "0", "expressionType", "TAG")
 	require.Equal(t, "2", pulled.Ext["nextBeginOffset"])
