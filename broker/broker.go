@@ -154,7 +154,7 @@ func (b *Broker) build(c *Config, sc *store.Config) error {
 	if err := b.opt.FS.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make folder %s: %w", dir, err)
 	}
-	file := func(name string) jsonFile { return jsonFile{stateFS{b.opt.FS}, filepath.Join(dir, name)} }
+	file := func(name string) jsonFile { return jsonFile{stateFS{b.opt.FS}, filepath.Join(dir, name), b.log} }
 	var err error
 	if b.topics, err = topic.Open(b.topicOptions(c, sc, file("topics.json"))); err != nil {
 		return err
@@ -249,11 +249,21 @@ func (e events) Closed(c *remoting.Conn, _ error) {
 type jsonFile struct {
 	fs   statefile.FS
 	path string
+	log  *slog.Logger
 }
 
 // Load reads the file or its copy.
 func (f jsonFile) Load(parse func([]byte) error) (bool, error) {
-	return statefile.Load(f.fs, f.path, parse)
+	var refused error
+	found, err := statefile.Load(f.fs, f.path, func(b []byte) error {
+		err := parse(b)
+		refused = errors.Join(refused, err)
+		return err
+	})
+	if err == nil && refused != nil {
+		f.log.Warn("a damaged file is passed over, its backup may be older", "file", f.path, "backup", f.path+".bak", "error", refused)
+	}
+	return found, err
 }
 
 // Save replaces the file and keeps the old one as a copy.
