@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.." || exit 2
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 go vet ./... || exit 1
-go test -timeout 20m -v "$@" ./... >"$out" 2>&1
+# The integration tests build and start the binary, which the test cache does not see: nothing is taken from the cache.
+go test -count=1 -timeout 20m -v "$@" ./... >"$out" 2>&1
 code=$?
 # Failures in full, then the closing line of every package.
 grep -E -B 40 '^(--- FAIL|\s+--- FAIL|panic:)' "$out" | head -400
