@@ -6,6 +6,7 @@ FUZZTIME ?= 5m
 FILE    ?= testdata/demo.txt
 
 export CGO_ENABLED = 0
+export FILE
 
 .PHONY: all build test race fuzz lint bench integration powercut conformance demo dist clean
 
@@ -49,7 +50,7 @@ conformance: build
 	./test/conformance/run.sh
 
 demo: build
-	./bin/epochmq demo --file '$(FILE)'
+	@./bin/epochmq demo --file "$$FILE"
 
 # dist makes one archive per platform with bin/ and conf/.
 dist:

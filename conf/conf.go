@@ -169,6 +169,18 @@ func (s *Set) putLocked(key, value string) bool {
 	return true
 }
 
+// Check tells what is wrong with a value for a key, without changing anything. An unknown key is not its business.
+func (s *Set) Check(key, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, each := range s.keys[strings.ToLower(key)] {
+		if _, err := assign(reflect.New(each.part.value.Field(each.at).Type()).Elem(), value); err != nil {
+			return fmt.Errorf("key %s: %w", each.key.Name, err)
+		}
+	}
+	return nil
+}
+
 // Given reports whether file, environment or flags set a key.
 func (s *Set) Given(key string) bool {
 	s.mu.Lock()

@@ -109,6 +109,17 @@ func TestApply(t *testing.T) {
 	require.Equal(t, 21, a.Port)
 }
 
+func TestCheckChangesNothing(t *testing.T) {
+	s := newSet(t)
+	require.ErrorContains(t, s.Check("LISTENPORT", "abc"), "key listenPort")
+	require.NoError(t, s.Check("listenPort", "20"))
+	require.NoError(t, s.Check("unknown", "x"))
+	var v server
+	s.Value(&v)
+	require.Equal(t, 10, v.Port)
+	require.False(t, s.Given("listenPort"))
+}
+
 func TestRegisterRefuses(t *testing.T) {
 	require.Error(t, New(nil).Register(server{}))
 	require.Error(t, New(nil).Register(new(struct {

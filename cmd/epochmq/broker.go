@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -115,6 +117,8 @@ func explainStore(err error) error {
 		return err // says what to do
 	case errors.Is(err, mappedfile.ErrLocked):
 		return advise(err, "stop the process that has it, or use another folder")
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC):
+		return advise(err, "storePathRootDir (dev: --data) must name a folder that this user may write, on a disk with space")
 	}
 	return advise(err, "'epochmq inspect' on storePathRootDir says what is there")
 }

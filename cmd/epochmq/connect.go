@@ -81,6 +81,8 @@ func (f *clientFlags) explain(err error) error {
 		return err
 	case errors.As(err, &connect) && strings.Contains(f.nameServers, connect.Addr):
 		return advise(fmt.Errorf("no name server answers at %s (%w)", connect.Addr, connect.Err), "start one with 'epochmq dev', or give its address with -n")
+	case errors.As(err, &server) && server.Code == protocol.RequestCodeNotSupported && strings.Contains(f.nameServers, server.Addr):
+		return advise(fmt.Errorf("%s is no name server, perhaps a broker", server.Addr), "give the address of a name server with -n, its port is mostly 9876")
 	case errors.As(err, &connect):
 		return advise(err, "check that the broker runs and that its address can be reached from here")
 	case errors.As(err, &route) && errors.As(err, &server) && server.Code == protocol.TopicNotExist:
@@ -91,6 +93,8 @@ func (f *clientFlags) explain(err error) error {
 		return advise(err, "'epochmq group list' shows what exists, 'epochmq group create' makes one")
 	case errors.As(err, &name):
 		return advise(err, "choose another name")
+	case errors.As(err, &server) && server.Code == protocol.InvalidParameter:
+		return advise(fmt.Errorf("%s refuses: %s", server.Addr, server.Remark), "choose another name or value")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/epochmq/epochmq/client"
+	"github.com/epochmq/epochmq/client/admin"
 	"github.com/epochmq/epochmq/remoting/protocol"
 )
 
@@ -119,7 +120,7 @@ func (f *consumeFlags) run(cmd *cobra.Command) error {
 	}
 	if !f.quiet && !errors.Is(err, syscall.EPIPE) {
 		took := time.Since(begun)
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d messages of topic %s, %.3g s, %d/s\n", p.count.Load(), f.topic, took.Seconds(), rateOf(p.count.Load(), took))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d messages of topic %s%s\n", p.count.Load(), f.topic, pace(p.count.Load(), took))
 	}
 	return untilInterrupt(cmd, err)
 }
@@ -400,7 +401,14 @@ func (f *consumeFlags) place(ctx context.Context, c *client.Client, route *clien
 		if err != nil {
 			return err
 		}
-		if err := commitOffset(ctx, c, route.Master(q.Broker), f.group, q, at); err != nil {
+		// A reset also replaces one before it of which no reader has heard yet. Brokers that tell connected members only refuse it, and know
+		// groups by use: there the offset is committed.
+		_, err = admin.New(c).ResetOffsetAt(ctx, route.Master(q.Broker), admin.Reset{Group: f.group, Topic: q.Topic, Queue: q.ID, Offset: &at, Force: true})
+		var server *client.ServerError
+		if errors.As(err, &server) {
+			err = commitOffset(ctx, c, route.Master(q.Broker), f.group, q, at)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -223,8 +223,15 @@ func (b *demoBook) report(began time.Time) demoReport {
 	return r
 }
 
+func tooLong(line int, file string) error {
+	return advise(fmt.Errorf("line %d of %s is longer than %d bytes, the limit of a message", line+1, file, demoMaxLine), "give a file of shorter lines with --file")
+}
+
 func runDemo(ctx context.Context, o demoOptions, out, progress io.Writer) (err error) {
 	lines, size, err := countLines(o.file)
+	if errors.As(err, new(*failure)) {
+		return err
+	}
 	if err != nil {
 		return advise(err, "give a readable text file with --file")
 	}
@@ -233,7 +240,7 @@ func runDemo(ctx context.Context, o demoOptions, out, progress io.Writer) (err e
 	}
 	dir, err := os.MkdirTemp("", "epochmq-demo")
 	if err != nil {
-		return err
+		return advise(err, "name a folder that you may write in the environment variable TMPDIR")
 	}
 	if o.keep {
 		fmt.Fprintln(progress, "data folder:", dir)
@@ -567,11 +574,11 @@ func eachDemoLine(file string, fn func(line int, body []byte) error) error {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			if long = append(long, part...); len(long) > demoMaxLine {
-				return fmt.Errorf("line %d of %s is longer than %d bytes, the limit of a message", n+1, file, demoMaxLine)
+				return tooLong(n, file)
 			}
 			continue
 		case err != nil && err != io.EOF:
-			return fmt.Errorf("read %s: %w", file, err)
+			return err
 		}
 		body := part
 		if len(long) > 0 {
@@ -579,7 +586,7 @@ func eachDemoLine(file string, fn func(line int, body []byte) error) error {
 			body = long
 		}
 		if len(body) > demoMaxLine {
-			return fmt.Errorf("line %d of %s is longer than %d bytes, the limit of a message", n+1, file, demoMaxLine)
+			return tooLong(n, file)
 		}
 		if len(body) > 0 {
 			if ferr := fn(n, body); ferr != nil {

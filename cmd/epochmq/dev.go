@@ -102,8 +102,8 @@ Files are small; everything else is as in a real broker, and --set changes any o
 	return cmd
 }
 
-// suggestOffset is another offset to try.
-func suggestOffset(used int) int { return used + 10000 }
+// suggestOffset is another offset to try, one that leaves both default ports in range.
+func suggestOffset(used int) int { return (max(used, 0)/10000 + 1) % 5 * 10000 }
 
 // defaultData is where a development server keeps its data; each port offset has a folder of its own.
 func defaultData(offset int) string {
@@ -142,10 +142,15 @@ func startDev(ctx context.Context, o devOptions, log *slog.Logger) (_ *devServer
 	if o.data, err = filepath.Abs(o.data); err != nil {
 		return nil, err
 	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	s := &devServer{log: log}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			if cerr := s.close(); cerr != nil {
+				err = errors.Join(err, cerr)
+			}
 		}
 	}()
 	if s.ns, err = startDevNamesrv(o, log); err != nil {
@@ -168,7 +173,13 @@ func startDev(ctx context.Context, o devOptions, log *slog.Logger) (_ *devServer
 	set.Put("listenPort", strconv.Itoa(withOffset(o.brokerPort, o.offset)))
 	for _, pair := range o.set {
 		key, value, ok := strings.Cut(pair, "=")
-		if !ok || !set.Put(key, value) {
+		if !ok {
+			return nil, misuse("write --set KEY=VALUE", "--set %s has no value", pair)
+		}
+		if err := set.Check(key, value); err != nil {
+			return nil, misuse("'epochmq broker --keys' lists the keys and their values", "--set %s: %w", pair, err)
+		}
+		if !set.Put(key, value) {
 			return nil, misuse("'epochmq broker --keys' lists the keys", "--set %s names no key of a broker", pair)
 		}
 	}
@@ -193,6 +204,19 @@ func startDev(ctx context.Context, o devOptions, log *slog.Logger) (_ *devServer
 	s.info = devInfo{Namesrv: addr, Broker: s.b.Addresses().Advertised, BrokerName: bc.BrokerName, Cluster: bc.BrokerClusterName,
 		Data: o.data, Durability: sc.FlushDiskType, PID: os.Getpid()}
 	return s, nil
+}
+
+// check refuses ports that do not exist and a folder that cannot be made, before anything starts.
+func (o *devOptions) check() error {
+	for _, p := range []struct {
+		flag string
+		port int
+	}{{"--namesrv-port", o.namesrvPort}, {"--broker-port", o.brokerPort}} {
+		if n := withOffset(p.port, o.offset); n < 0 || n > 65535 || n == 0 && p.port != 0 {
+			return misuse("a port is between 1 and 65535, or 0 for any free one", "%s %d with --port-offset %d is port %d", p.flag, p.port, o.offset, n)
+		}
+	}
+	return advise(os.MkdirAll(o.data, 0o755), "name a folder that you may write with --data")
 }
 
 func startDevNamesrv(o devOptions, log *slog.Logger) (*namesrv.Server, error) {

@@ -229,11 +229,14 @@ func newGroupProgressCommand() *cobra.Command {
 					return err
 				}
 				p, err := a.Progress(cmd.Context(), group, topic)
-				if err != nil {
-					if admin.NotFound(err) {
-						return advise(fmt.Errorf("group %s has not read anything yet", group), "'epochmq consume -g %s -t TOPIC' reads", group)
-					}
+				if err != nil && !admin.NotFound(err) {
 					return err
+				}
+				if topic == "" && (err != nil || len(p.Queues) == 0) {
+					return advise(fmt.Errorf("group %s has not read anything yet", group), "'epochmq consume -g %s -t TOPIC' reads", group)
+				}
+				if err != nil || len(p.Queues) == 0 {
+					return advise(fmt.Errorf("group %s does not read topic %s", group, topic), "'epochmq group progress -g %s' shows what it reads, 'epochmq topic list' the topics", group)
 				}
 				rows, table := make([]progressRow, 0, len(p.Queues)), [][]any{}
 				for i := range p.Queues {
@@ -323,22 +326,51 @@ func newGroupCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create -g GROUP",
 		Short: "Create a group, or change its settings",
+		Long:  "Create a group, or change the settings of one that exists; of those, what no flag says stays as it is.",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkGroup(cmd, group); err != nil {
 				return err
 			}
-			g := protocol.NewSubscriptionGroupConfig(group)
-			g.RetryMaxTimes, g.ConsumeEnable = retries, !disabled
+			if retries < 0 || retries > 1000 {
+				return misuse("use 0 to 1000", "--max-retries %d is out of range", retries)
+			}
+			given := cmd.Flags().Changed
 			return f.with(cmd, func(a *admin.Admin, _ *client.Client, info *protocol.ClusterInfo) error {
 				target, err := to.target(info)
 				if err != nil {
 					return err
 				}
-				if err := a.PutGroup(cmd.Context(), target, g); err != nil {
+				addrs, err := a.Masters(cmd.Context(), target)
+				if err != nil {
 					return err
 				}
-				return f.done(cmd, "group %s exists", group)
+				rows := []groupSettings{}
+				for _, addr := range addrs {
+					g, before, err := groupAt(cmd, a, addr, group)
+					if err != nil {
+						return err
+					}
+					if given("max-retries") || before == "created" {
+						g.RetryMaxTimes = retries
+					}
+					if given("disabled") {
+						g.ConsumeEnable = !disabled
+					}
+					if err := a.PutGroup(cmd.Context(), admin.Target{Addr: addr}, g); err != nil {
+						return err
+					}
+					r := groupSettings{group, brokerAt(info, addr), g.RetryMaxTimes, g.ConsumeEnable}
+					rows = append(rows, r)
+					reads := "may read"
+					if !r.Enabled {
+						reads = "may not read"
+					}
+					if err := f.done(cmd, "group %s is %s at %s: max retries %d, %s", group, before, r.Broker, r.MaxRetries, reads); err != nil {
+						return err
+					}
+				}
+				return f.doneJSON(cmd, rows)
 			})
 		},
 	}
@@ -349,6 +381,29 @@ func newGroupCreateCommand() *cobra.Command {
 	fl.Int32Var(&retries, "max-retries", 16, "after so many failed deliveries a message goes to the dead letter topic")
 	fl.BoolVar(&disabled, "disabled", false, "let nobody read as this group")
 	return cmd
+}
+
+// groupSettings is what group create -o json prints for each broker.
+type groupSettings struct {
+	Group      string `json:"group"`
+	Broker     string `json:"broker"`
+	MaxRetries int32  `json:"maxRetries"`
+	Enabled    bool   `json:"enabled"`
+}
+
+// groupAt reads the settings of a group at a broker, or makes the default ones. It does not ask for the one group: brokers create what is
+// asked for.
+func groupAt(cmd *cobra.Command, a *admin.Admin, addr, group string) (g *protocol.SubscriptionGroupConfig, before string, err error) {
+	list, err := a.BrokerGroups(cmd.Context(), addr)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, g := range list {
+		if g.GroupName == group {
+			return g, "changed", nil
+		}
+	}
+	return protocol.NewSubscriptionGroupConfig(group), "created", nil
 }
 
 func newGroupDeleteCommand() *cobra.Command {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -68,7 +70,7 @@ and takes no lock, so that it may look at a running broker's folder.
 Exit code: 0 sound, 1 damage found, 2 wrong usage or unreadable.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &inspectExit{inspectUsage, errors.New("inspect wants one file or folder")}
+				return &inspectExit{inspectUsage, fmt.Errorf("inspect wants one file or folder, here are %d; run 'epochmq inspect --help'", len(args))}
 			}
 			return nil
 		},
@@ -96,6 +98,9 @@ func (f *inspectFlags) run(cmd *cobra.Command, path string) error {
 	}
 	opt := f.opt
 	opt.Kind = inspect.Kind(f.kind)
+	if f.kind != "" && !slices.Contains(inspect.Kinds, opt.Kind) {
+		return &inspectExit{inspectUsage, fmt.Errorf("kind %q is unknown; see 'epochmq inspect --help' for the kinds", f.kind)}
+	}
 	if f.logs != "" {
 		opt.LogDirs = strings.Split(f.logs, ",")
 	}
@@ -115,6 +120,9 @@ func (f *inspectFlags) run(cmd *cobra.Command, path string) error {
 		opt.Progress = showProgress(stderr)
 	}
 	rep, err := inspect.Path(mappedfile.OS, path, opt)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		err = advise(err, "give a store folder (storePathRootDir) or a file of one that you may read")
+	}
 	if err != nil {
 		return &inspectExit{inspectUsage, err}
 	}

@@ -139,6 +139,9 @@ func TestRoundTrip(t *testing.T) {
 	require.Len(t, strings.Fields(ok(t, "", with("consume", "-t", "numbers", "-g", "readers", "--exit-at-end")...)), 500)
 	require.Len(t, strings.Fields(ok(t, "", with("consume", "-t", "numbers", "-g", "readers", "--from", "first", "--exit-at-end")...)), 500)
 
+	ok(t, "", with("group", "reset", "-g", "readers", "-t", "numbers", "--to", "first")...)
+	require.Empty(t, ok(t, "", with("consume", "-t", "numbers", "-g", "readers", "--from", "last", "--exit-at-end")...), "the last word counts")
+
 	ok(t, "k1=one\n\nk2=two\n", with("produce", "-t", "pairs", "--key-delimiter", "=", "--tag", "T", "-q")...)
 	lines := strings.Split(strings.TrimSpace(ok(t, "", with("consume", "-t", "pairs", "--exit-at-end", "--format", `%k %g %b\n`)...)), "\n")
 	require.ElementsMatch(t, []string{"k1 T one", "k2 T two"}, lines)
@@ -167,6 +170,14 @@ func TestRoundTrip(t *testing.T) {
 	require.ElementsMatch(t, all, strings.Fields(ok(t, "", with("consume", "-t", "numbers", "--exit-at-end")...)))
 	ok(t, "", with("topic", "create", "-t", "made", "-q", "2")...)
 	require.Equal(t, 2, strings.Count(ok(t, "", with("topic", "status", "-t", "made")...), "made/"))
+	r = run(t, "", with("topic", "create", "-t", "made", "--perm", "r")...)
+	require.Contains(t, r.errOut, "topic made is changed at dev: 2 queues, r--", "what no flag says stays")
+	r = run(t, "x\n", with("produce", "-t", "made")...)
+	require.Equal(t, exitFailure, r.code)
+	require.Contains(t, r.errOut, "topic made takes no messages")
+	var topics []topicRow
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "", with("topic", "create", "-t", "made", "-q", "3", "-o", "json")...)), &topics))
+	require.Equal(t, []topicRow{{"made", "dev", 3, 3, "r--"}}, topics)
 	r = run(t, "", with("topic", "delete", "-t", "numbers")...)
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.errOut, "topic numbers holds 500 messages")
@@ -174,11 +185,20 @@ func TestRoundTrip(t *testing.T) {
 	require.NotContains(t, ok(t, "", with("topic", "list")...), "numbers")
 	ok(t, "", with("group", "create", "-g", "made", "--max-retries", "3")...)
 	require.Contains(t, ok(t, "", with("group", "status", "-g", "made")...), "members 0")
+	r = run(t, "", with("group", "create", "-g", "made", "--disabled")...)
+	require.Contains(t, r.errOut, "group made is changed at dev: max retries 3, may not read")
+	r = run(t, "", with("group", "progress", "-g", "made")...)
+	require.Contains(t, r.errOut, "group made has not read anything yet")
+	r = run(t, "", with("group", "progress", "-g", "readers", "-t", "none")...)
+	require.Contains(t, r.errOut, "group readers does not read topic none")
 	ok(t, "", with("group", "delete", "-g", "made", "--yes")...)
 
 	r = run(t, "", with("consume", "-t", "none", "--exit-at-end")...)
 	require.Equal(t, exitFailure, r.code)
 	require.Contains(t, r.errOut, "epochmq: topic none does not exist; 'epochmq topic list'")
+	r = run(t, "", "topic", "list", "-n", info.Broker)
+	require.Equal(t, exitFailure, r.code)
+	require.Contains(t, r.errOut, "is no name server, perhaps a broker; give")
 	long := strings.Repeat("x", maxLine+1)
 	r = run(t, "a\n"+long+"\nb\n", with("produce", "-t", "lines")...)
 	require.Equal(t, exitFailure, r.code)
@@ -245,6 +265,14 @@ func TestExitCodes(t *testing.T) {
 		"bad level":         {"dev --log-level loud", exitUsage, `log level "loud"`},
 		"bad set":           {"dev --data . --namesrv-port 0 --broker-port 0 --set nope=1", exitUsage, "--set nope=1 names no key"},
 		"bad value":         {"dev --data . --namesrv-port 0 --broker-port 0 --set flushDiskType=NEVER", exitFailure, "use ASYNC_FLUSH or SYNC_FLUSH; 'epochmq broker --keys'"},
+		"set without =":     {"dev --data . --set brokerRole", exitUsage, "--set brokerRole has no value; write --set KEY=VALUE"},
+		"set no number":     {"dev --data . --namesrv-port 0 --broker-port 0 --set listenPort=x", exitUsage, "--set listenPort=x"},
+		"offset too large":  {"dev --data . --port-offset 60000", exitUsage, "--namesrv-port 9876 with --port-offset 60000 is port 69876"},
+		"data is a file":    {"dev --data main_test.go", exitFailure, "name a folder that you may write with --data"},
+		"bad retries":       {"group create -g g --max-retries -1", exitUsage, "--max-retries -1 is out of range"},
+		"two to inspect":    {"inspect a b", exitUsage, "inspect wants one file or folder, here are 2; run"},
+		"bad kind":          {"inspect . --kind foo", exitUsage, `kind "foo" is unknown`},
+		"nothing there":     {"inspect nonexistent", exitUsage, "give a store folder"},
 		"slave wanted":      {"dev --data . --namesrv-port 0 --broker-port 0 --set brokerRole=SLAVE", exitFailure, "this version runs single masters"},
 		"no name server":    {"topic list -n 127.0.0.1:1", exitFailure, "no name server answers at 127.0.0.1:1"},
 		"no such conf":      {"broker -c /nonexistent.conf", exitFailure, "nonexistent.conf"},

@@ -10,8 +10,11 @@ import (
 // explainPort names the process that holds the port which a listener wanted, and what to do instead.
 func explainPort(err error, next string) error {
 	var op *net.OpError
-	if !errors.As(err, &op) || !errors.Is(err, syscall.EADDRINUSE) {
+	if !errors.As(err, &op) {
 		return err
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return advise(err, "%s", next)
 	}
 	addr, ok := op.Addr.(*net.TCPAddr)
 	if !ok {

@@ -103,6 +103,9 @@ func (f *produceFlags) run(cmd *cobra.Command, files []string) error {
 	if err != nil {
 		return misuse("choose another --producer-group", "%w", err)
 	}
+	if r, err := c.Route(cmd.Context(), f.topic); err == nil && len(r.Write) == 0 {
+		return advise(fmt.Errorf("topic %s takes no messages: no broker lets it be written", f.topic), "'epochmq topic create -t %s --perm rw' changes that", f.topic)
+	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	s := &sender{f: f, p: p, out: cmd.OutOrStdout(), stop: cancel, begun: time.Now(), ends: map[client.Queue]int64{}}
@@ -115,12 +118,13 @@ func (f *produceFlags) run(cmd *cobra.Command, files []string) error {
 	defer end()
 	cerr := p.Close(closing)
 	s.wg.Wait()
+	took := time.Since(s.begun)
 	s.awaitReadable(cmd.Context(), c)
 	bar.close()
 	if err == nil {
 		err = cerr
 	}
-	return s.finish(cmd, err)
+	return s.finish(cmd, took, err)
 }
 
 // sender sends lines and counts what becomes of them.
@@ -154,8 +158,12 @@ func (s *sender) awaitReadable(ctx context.Context, c *client.Client) {
 	defer s.mu.Unlock() // nothing is in flight any more
 	for q, end := range s.ends {
 		for {
-			if most, err := c.MaxOffset(ctx, q); err == nil && most >= end {
+			most, err := c.MaxOffset(ctx, q)
+			if err == nil && most >= end {
 				break
+			}
+			if err != nil { // the route at hand is of before the topic was created at this broker
+				_, _ = c.RefreshRoute(ctx, q.Topic, time.Time{})
 			}
 			select {
 			case <-ctx.Done():
@@ -350,16 +358,15 @@ type produceSummary struct {
 }
 
 // finish prints the summary and turns lines that were not acknowledged into an error.
-func (s *sender) finish(cmd *cobra.Command, err error) error {
-	took := time.Since(s.begun)
+func (s *sender) finish(cmd *cobra.Command, took time.Duration, err error) error {
 	sum := produceSummary{s.f.topic, s.lines, s.empty, s.acked.Load(), s.failed.Load(), s.bytes, took.Seconds(), rateOf(s.acked.Load(), took)}
 	switch {
 	case s.f.output == "json":
 		if werr := json.NewEncoder(cmd.OutOrStdout()).Encode(sum); err == nil {
 			err = werr
 		}
-	case !s.f.quiet:
-		text := fmt.Sprintf("%d lines acknowledged in topic %s, %.3g s, %d/s", sum.Acknowledged, s.f.topic, sum.Seconds, sum.PerSecond)
+	case !s.f.quiet && (s.lines > 0 || err == nil):
+		text := fmt.Sprintf("%d lines acknowledged in topic %s%s", sum.Acknowledged, s.f.topic, pace(sum.Acknowledged, took))
 		if sum.Empty > 0 {
 			text += fmt.Sprintf(", %d empty lines passed over", sum.Empty)
 		}

@@ -53,6 +53,18 @@ func (p *progress) close() {
 	p.wg.Wait()
 }
 
+// pace says how long n things took, and how many a second that is when there were enough to tell.
+func pace(n int64, took time.Duration) string {
+	text := fmt.Sprintf(", %.2f s", took.Seconds())
+	if took < 10*time.Millisecond {
+		text = fmt.Sprintf(", %.1f ms", took.Seconds()*1000)
+	}
+	if n > 0 {
+		text += fmt.Sprintf(", %d/s", rateOf(n, took))
+	}
+	return text
+}
+
 // rateOf is how many per second, rounded.
 func rateOf(n int64, took time.Duration) int64 {
 	if took <= 0 {

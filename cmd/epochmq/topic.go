@@ -220,6 +220,7 @@ func newTopicCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create -t TOPIC",
 		Short: "Create a topic, or change its queues and permission",
+		Long:  "Create a topic, or change the queues, permission or order of one that exists; of that, what no flag says stays as it is.",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkTopic(cmd, topic); err != nil {
@@ -228,21 +229,48 @@ func newTopicCreateCommand() *cobra.Command {
 			if queues < 1 || queues > 1<<14 {
 				return misuse("use 1 to 16384", "--queues %d is out of range", queues)
 			}
-			t := admin.NewTopic(topic, queues)
-			t.Order = ordered
-			var err error
-			if t.Perm, err = parsePerm(perm); err != nil {
+			bits, err := parsePerm(perm)
+			if err != nil {
 				return err
 			}
+			given := cmd.Flags().Changed
 			return f.with(cmd, func(a *admin.Admin, _ *client.Client, info *protocol.ClusterInfo) error {
 				target, err := to.target(info)
 				if err != nil {
 					return err
 				}
-				if err := a.PutTopic(cmd.Context(), target, t); err != nil {
+				addrs, err := a.Masters(cmd.Context(), target)
+				if err != nil {
 					return err
 				}
-				return f.done(cmd, "topic %s has %d queues (%s)", topic, queues, permText(t.Perm))
+				rows := []topicRow{}
+				for _, addr := range addrs {
+					t, before := admin.NewTopic(topic, queues), "created"
+					t.Perm, t.Order = bits, ordered
+					switch old, err := a.GetTopic(cmd.Context(), addr, topic); {
+					case err == nil: // what no flag says stays as it is
+						before, old.Attributes = "changed", nil // attributes are changes
+						if given("queues") {
+							old.ReadQueues, old.WriteQueues = queues, queues
+						}
+						if given("perm") {
+							old.Perm = old.Perm&^(admin.PermRead|admin.PermWrite) | bits
+						}
+						old.Order = old.Order && !given("ordered") || ordered
+						t = old
+					case !admin.NotFound(err):
+						return err
+					}
+					if err := a.PutTopic(cmd.Context(), admin.Target{Addr: addr}, t); err != nil {
+						return err
+					}
+					r := topicRow{topic, brokerAt(info, addr), t.ReadQueues, t.WriteQueues, permText(t.Perm)}
+					rows = append(rows, r)
+					if err := f.done(cmd, "topic %s is %s at %s: %d queues, %s", topic, before, r.Broker, t.WriteQueues, r.Perm); err != nil {
+						return err
+					}
+				}
+				return f.doneJSON(cmd, rows)
 			})
 		},
 	}
@@ -270,6 +298,24 @@ func parsePerm(s string) (int32, error) {
 		}
 	}
 	return p, nil
+}
+
+// brokerAt is the name of the broker at an address.
+func brokerAt(info *protocol.ClusterInfo, addr string) string {
+	for name, master := range masters(info, "") {
+		if master == addr {
+			return name
+		}
+	}
+	return addr
+}
+
+// doneJSON prints what was made when JSON is wanted.
+func (f *adminFlags) doneJSON(cmd *cobra.Command, v any) error {
+	if f.output != "json" {
+		return nil
+	}
+	return f.show(cmd.OutOrStdout(), v, nil, nil)
 }
 
 // done says that a change was made, on standard error so that standard output stays for data.
@@ -304,7 +350,10 @@ func newTopicDeleteCommand() *cobra.Command {
 					n += q.MaxOffset - q.MinOffset
 					last = max(last, q.LastUpdateTimestamp)
 				}
-				if !yes {
+				switch {
+				case !yes && n == 0:
+					return misuse("repeat it with --yes to delete it", "topic %s holds no messages", topic)
+				case !yes:
 					return misuse("repeat it with --yes to delete them", "topic %s holds %d messages, the last of %s", topic, n, age(last))
 				}
 				target, err := to.target(info)
