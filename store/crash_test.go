@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epochmq/epochmq/message"
+	"github.com/epochmq/epochmq/store/checkpoint"
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 
@@ -287,4 +288,54 @@ func TestCrashWhileQueuesAreBuiltAgain(t *testing.T) {
 			require.NoError(t, s.Close())
 		}
 	}
+}
+
+// TestKilledRecoveryKeepsItsMark kills a start at every write and wants the next one to begin at the mark again, not to read the whole log.
+func TestKilledRecoveryKeepsItsMark(t *testing.T) {
+	base, _ := newSimStore(t, nil)
+	put(t, base, "t", 0, numbered(200, 20)...)
+	require.NoError(t, base.saver.now())
+	put(t, base, "t", 1, numbered(10, 20)...)
+	mark := base.saver.saved
+	sim := base.fs.(*mappedfile.Sim)
+	full := 0
+	const steps = 40
+	for skip := range steps {
+		disk := sim.Kill()
+		disk.Fail(mappedfile.Fault{Op: mappedfile.OpWrite, Skip: skip})
+		s, err := Open(disk, simConfig(AsyncFlush), testOptions())
+		left := disk.Kill()
+		if err == nil {
+			require.NoError(t, s.abandon())
+		}
+		_ = left.Remove("/store/epochmq/failed") // a process that was killed leaves none
+		s = mustOpen(t, left, simConfig(AsyncFlush), testOptions())
+		if s.Recovery().Full {
+			full++
+		} else {
+			require.GreaterOrEqual(t, s.Recovery().From, mark)
+		}
+		s.Start()
+		settle(t, s)
+		agree(t, s)
+		require.NoError(t, s.Close())
+	}
+	require.LessOrEqual(t, full, 2, "only while two small files are written nothing says whose run it was")
+}
+
+// TestIndexTimeGoesDownWithTheIndex: what the checkpoint says of the index must not outlive files that are built again.
+func TestIndexTimeGoesDownWithTheIndex(t *testing.T) {
+	s, sim := newSimStore(t, nil)
+	put(t, s, "t", 0, numbered(50, 20)...)
+	require.NoError(t, s.Close())
+	before, _, err := checkpoint.Read(sim, "/store/checkpoint")
+	require.NoError(t, err)
+	require.Positive(t, before.IndexTime)
+	require.NoError(t, sim.WriteFile("/store/abort", []byte("1"), 0o644))
+	require.NoError(t, checkpoint.RemoveMarks(sim, "/store"))
+	s = mustOpen(t, sim, simConfig(AsyncFlush), testOptions())
+	after, _, err := checkpoint.Read(sim, "/store/checkpoint")
+	require.NoError(t, err)
+	require.Less(t, after.IndexTime, before.IndexTime, "the only file was deleted to be built again")
+	require.NoError(t, s.Close())
 }

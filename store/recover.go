@@ -52,6 +52,7 @@ type recovery struct {
 	durable message.LogOffset // the log below was flushed, says a mark that matches
 	log     commitlog.Report
 	refill  refiller
+	signed  bool // the folder is noted to be ours while the recovery goes on
 	holes   bool // a queue lacks entries below where the pass began
 	next    time.Time
 }
@@ -71,8 +72,10 @@ func (s *Store) recover() error {
 	if err := r.work(); err != nil {
 		return err
 	}
-	if err := s.writeRun(); err != nil {
-		return err
+	if !r.signed {
+		if err := s.writeRun(); err != nil {
+			return err
+		}
 	}
 	if err := s.forgetFailure(); err != nil {
 		return err
@@ -274,6 +277,14 @@ func (r *recovery) work() error {
 	} else if full || from < r.mark.LogEnd {
 		err = r.endOfLog(r.mark.LogEnd, nil)
 	} else {
+		if r.ours {
+			// Nothing that the mark vouches for is changed from here on without deleting it, so a broker that is killed again and
+			// again while it starts need not read the whole log.
+			if err := s.writeRun(); err != nil {
+				return err
+			}
+			r.signed = true
+		}
 		r.refill.strict = true
 		err = r.endOfLog(r.mark.LogEnd, r.record)
 	}
@@ -559,6 +570,11 @@ func (r *recovery) loadIndex() error {
 	if err := s.idx.TruncateAbove(r.log.End); err != nil {
 		return fmt.Errorf("cut index: %w", err)
 	}
+	if t := s.idx.FlushedTime(); t < r.ck.IndexTime {
+		if err := s.lowerIndexTime(t); err != nil {
+			return err
+		}
+	}
 	from := rep.Rebuild
 	if from > r.log.End { // after a clean end nothing is said to be missing
 		from = max(s.idx.Last(), 0)
@@ -568,6 +584,19 @@ func (r *recovery) loadIndex() error {
 	}
 	s.indexer.pos = r.startOf(max(from, s.log.Min()))
 	return nil
+}
+
+// lowerIndexTime takes back what the checkpoint file says of the index, before files are built again that would pass for
+// flushed ones after a loss of power.
+func (s *Store) lowerIndexTime(ms int64) error {
+	f, err := checkpoint.Open(s.fs, filepath.Join(s.root, "checkpoint"))
+	if err != nil {
+		return err
+	}
+	c := f.Values()
+	c.IndexTime = max(ms-1, 0)
+	f.Set(c)
+	return errors.Join(f.Flush(), f.Close())
 }
 
 // startOf returns a record boundary at or below off, or just behind it: an index that was cut says that it has everything
