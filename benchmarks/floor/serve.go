@@ -7,8 +7,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -177,7 +175,7 @@ func newFlusher(name string) (*flusher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, fileSize); err != nil {
+	if err := reserve(f, fileSize); err != nil {
 		return nil, err
 	}
 	return &flusher{f: f, wake: make(chan struct{}, 1)}, nil
@@ -216,7 +214,7 @@ func (f *flusher) run() {
 			panic(err)
 		}
 		off += int64(len(p))
-		if err := unix.Fdatasync(int(f.f.Fd())); err != nil {
+		if err := flush(f.f); err != nil {
 			panic(err)
 		}
 		f.mu.Lock()
