@@ -122,7 +122,7 @@ func newRootCommand() *cobra.Command {
 Start with:  epochmq dev              a name server and a broker on this machine, without configuration
 Exit codes:  0 done, 1 failed, 2 wrong usage`
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.Version = version
+	root.Version = shownVersion()
 	root.SetVersionTemplate("epochmq {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -56,8 +56,11 @@ func (p *progress) close() {
 // pace says how long n things took, and how many a second that is when there were enough to tell.
 func pace(n int64, took time.Duration) string {
 	text := fmt.Sprintf(", %.2f s", took.Seconds())
-	if took < 10*time.Millisecond {
-		text = fmt.Sprintf(", %.1f ms", took.Seconds()*1000)
+	switch ms := took.Seconds() * 1000; {
+	case ms < 10:
+		text = fmt.Sprintf(", %.1f ms", ms)
+	case ms < 1000:
+		text = fmt.Sprintf(", %.0f ms", ms)
 	}
 	if n > 0 {
 		text += fmt.Sprintf(", %d/s", rateOf(n, took))

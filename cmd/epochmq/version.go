@@ -27,7 +27,7 @@ func newVersionCommand() *cobra.Command {
 				Protocol string `json:"protocol"`
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}{version, revision(), protocol.VersionName(protocol.Version), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			}{shownVersion(), revision(), protocol.VersionName(protocol.Version), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			if output == "json" {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 			}
@@ -37,6 +37,14 @@ func newVersionCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
+}
+
+// shownVersion is what the linker was told, else what the toolchain noted: a binary of "go install" was told nothing.
+func shownVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "dev" && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return version
 }
 
 // revision is the commit that the binary was built from, if the toolchain noted it.
