@@ -52,7 +52,7 @@ conformance: build
 demo: build
 	@./bin/epochmq demo --file "$$FILE"
 
-# dist makes one archive per platform with bin/ and conf/.
+# dist makes one archive per platform with bin/, conf/ and docs/.
 dist:
 	./test/dist.sh $(VERSION)
 
