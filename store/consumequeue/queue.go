@@ -174,14 +174,14 @@ func (q *Queue) push(entries []Entry) (int, error) {
 		end = int64(e.Log) + int64(e.Size)
 		next++
 	}
-	q.mu.Unlock()
 	if next > was {
 		if q.minLog.Load() == math.MaxInt64 {
 			q.minLog.Store(firstLog)
 		}
 		q.end.Store(end)
-		q.max.Store(next)
+		q.max.Store(next) // before mu is released: a reader of the buffer must not get ahead of Max
 	}
+	q.mu.Unlock()
 	if misaligned != nil {
 		q.markDirty()
 		return 0, misaligned

@@ -354,6 +354,30 @@ func TestReadersBesideWriter(t *testing.T) {
 	require.NoError(t, tab.Close())
 }
 
+// TestRangeStaysBelowMax: what a reader has got lies below Max, else the offset it goes on with would be one that the queue does not have.
+func TestRangeStaysBelowMax(t *testing.T) {
+	tab := open(t, mappedfile.NewSim(1), Config{})
+	q := queue(t, tab, "T", 0)
+	const n, step = 200_000, 7
+	var done sync.WaitGroup
+	done.Go(func() {
+		for at := int64(0); at < n; at += step {
+			if err := q.Put(entries(at, at+step)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	var buf [32]Unit
+	for at := message.QueueOffset(0); at < n; {
+		k, err := q.Range(at, buf[:])
+		require.NoError(t, err)
+		at += message.QueueOffset(k)
+		require.LessOrEqual(t, at, q.Max())
+	}
+	done.Wait()
+}
+
 func TestHotPathsDoNotAllocate(t *testing.T) {
 	tab := open(t, mappedfile.OS, Config{Dir: filepath.Join(t.TempDir(), "cq"), FileSize: defaultFileSize})
 	q := queue(t, tab, "T", 0)
