@@ -125,6 +125,7 @@ func fillStore(t *testing.T, root string, kill bool) *ledger {
 	broker := cluster.Broker(t, "", root, damageKeys())
 	broker.Start()
 	createTopic(t, broker.Addr, "Damaged", queues)
+	createGroup(t, broker.Addr, "DamagedGroup")
 	l := newLedger("Damaged")
 	stop := make(chan struct{})
 	go l.commit(broker.Addr, "DamagedGroup", stop)

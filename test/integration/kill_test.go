@@ -67,6 +67,7 @@ func killRounds(t *testing.T, mode string, n, killsInRecovery int) {
 	broker.Start()
 	l := newLedger("Killed")
 	createTopic(t, broker.Addr, l.topic, queues)
+	createGroup(t, broker.Addr, "KilledGroup")
 	var ends [queues]int64
 	var starts []time.Duration
 	counted, round, logEnd := 0, 0, int64(0)

@@ -98,7 +98,7 @@ func (l *ledger) heard(n uint64, a *answer, err error) {
 	l.acked[place{int(a.int("queueId")), a.int("queueOffset")}] = n
 }
 
-// commit moves the offsets of a group forward, one request after the other, until stop closes or the connection breaks.
+// commit moves the offsets of a group, which must exist, forward, one request after the other, until stop closes or the connection breaks.
 func (l *ledger) commit(addr, group string, stop <-chan struct{}) {
 	c, err := dialRaw(addr)
 	if err != nil {
@@ -137,6 +137,14 @@ func pullAll(c *rawConn, topic string, queue int, from int64) ([]stored, error) 
 			recs, err := records(a.Body)
 			if err != nil {
 				return all, err
+			}
+			for i, r := range recs {
+				if r.queueOffset != next+int64(i) {
+					return all, fmt.Errorf("pull %s/%d@%d: record %d has offset %d, next %d", topic, queue, next, i, r.queueOffset, a.int("nextBeginOffset"))
+				}
+			}
+			if end := next + int64(len(recs)); a.int("nextBeginOffset") != end {
+				return all, fmt.Errorf("pull %s/%d@%d: %d records, next %d", topic, queue, next, len(recs), a.int("nextBeginOffset"))
 			}
 			all = append(all, recs...)
 		case 19:
@@ -220,7 +228,7 @@ func (l *ledger) checkCommits(t *testing.T, addr, group string) {
 	for q := 0; q < queues; q++ {
 		want := l.commits[q].Load()
 		if want == 0 {
-			continue
+			t.Fatalf("no commit of group %s on %s/%d was acknowledged", group, l.topic, q)
 		}
 		a, err := c.call(14, map[string]string{"consumerGroup": group, "topic": l.topic, "queueId": strconv.Itoa(q)}, nil, 5*time.Second)
 		if err != nil {
@@ -244,6 +252,19 @@ func createTopic(t *testing.T, addr, topic string, n int) {
 		"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}, nil, 5*time.Second)
 	if err != nil || a.Code != 0 {
 		t.Fatalf("create topic %s: %v %+v", topic, err, a)
+	}
+}
+
+// createGroup creates a consumer group through the admin request: offsets of unknown groups are refused.
+func createGroup(t *testing.T, addr, group string) {
+	t.Helper()
+	c, err := dialRaw(addr)
+	must(t, err)
+	defer c.Close()
+	body := fmt.Sprintf(`{"groupName":%q,"consumeEnable":true,"consumeFromMinEnable":true,"retryQueueNums":1,"retryMaxTimes":16,"brokerId":0,"whichBrokerWhenConsumeSlowly":1}`, group)
+	a, err := c.call(200, nil, []byte(body), 5*time.Second)
+	if err != nil || a.Code != 0 {
+		t.Fatalf("create group %s: %v %+v", group, err, a)
 	}
 }
 

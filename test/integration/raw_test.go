@@ -54,7 +54,6 @@ func (r *rawConn) Close() { r.c.Close() }
 
 // send writes one request; done is called once, from the reading goroutine or, on a write error, from here.
 func (r *rawConn) send(code int, ext map[string]string, body []byte, done func(*answer, error)) {
-	head := map[string]any{"code": code, "language": "JAVA", "version": 479, "flag": 0, "serializeTypeCurrentRPC": "JSON", "extFields": ext}
 	r.mu.Lock()
 	if r.err != nil {
 		err := r.err
@@ -64,16 +63,8 @@ func (r *rawConn) send(code int, ext map[string]string, body []byte, done func(*
 	}
 	r.opaque++
 	id := r.opaque
-	head["opaque"] = id
 	r.pending[id] = done
-	text, err := json.Marshal(head)
-	if err == nil {
-		frame := make([]byte, 8, 8+len(text)+len(body))
-		binary.BigEndian.PutUint32(frame, uint32(4+len(text)+len(body)))
-		binary.BigEndian.PutUint32(frame[4:], uint32(len(text)))
-		frame = append(append(frame, text...), body...)
-		_, err = r.c.Write(frame)
-	}
+	err := writeRequest(r.c, code, 0, id, ext, body)
 	if err != nil {
 		delete(r.pending, id)
 	}
@@ -81,6 +72,26 @@ func (r *rawConn) send(code int, ext map[string]string, body []byte, done func(*
 	if err != nil {
 		done(nil, err)
 	}
+}
+
+// oneway writes one request that is not answered.
+func (r *rawConn) oneway(code int, ext map[string]string, body []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opaque++
+	return writeRequest(r.c, code, 2, r.opaque, ext, body)
+}
+
+func writeRequest(w io.Writer, code, flag int, opaque int32, ext map[string]string, body []byte) error {
+	text, err := json.Marshal(map[string]any{"code": code, "language": "JAVA", "version": 479, "flag": flag, "opaque": opaque, "serializeTypeCurrentRPC": "JSON", "extFields": ext})
+	if err != nil {
+		return err
+	}
+	frame := make([]byte, 8, 8+len(text)+len(body))
+	binary.BigEndian.PutUint32(frame, uint32(4+len(text)+len(body)))
+	binary.BigEndian.PutUint32(frame[4:], uint32(len(text)))
+	_, err = w.Write(append(append(frame, text...), body...))
+	return err
 }
 
 // call sends and waits at most the given time.
