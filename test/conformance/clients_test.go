@@ -23,7 +23,8 @@ func TestJavaClients(t *testing.T) {
 	}{
 		{"5.3.3 JSON zlib", java5, []string{"-Drocketmq.message.compressType=ZLIB"}, nil},
 		{"5.3.3 binary LZ4", java5, []string{"-Drocketmq.serialize.type=ROCKETMQ", "-Drocketmq.message.compressType=LZ4"}, nil},
-		{"5.3.3 heartbeat V2 zstd", java5, []string{"-Dcom.rocketmq.heartbeat.v2=true", "-Drocketmq.message.compressType=ZSTD"}, []string{"send-and-push", "compressed", "tags", "broadcast", "rebalance-and-kill"}},
+		// Without rebalance-and-kill: see README.md, what the client does by itself.
+		{"5.3.3 heartbeat V2 zstd", java5, []string{"-Dcom.rocketmq.heartbeat.v2=true", "-Drocketmq.message.compressType=ZSTD"}, []string{"send-and-push", "compressed", "tags", "broadcast", "recreate-topic", "admin-live"}},
 		{"4.9.4 JSON", java4, nil, nil},
 		{"4.9.4 binary", java4, []string{"-Drocketmq.serialize.type=ROCKETMQ"}, nil},
 	}
