@@ -507,7 +507,7 @@ public class Conformance {
             check(r.getPullStatus() == PullStatus.NO_MATCHED_MSG && r.getNextBeginOffset() > 0, "no match " + r);
             c.updateConsumeOffset(q0, 33);
             long last = c.searchOffset(q0, System.currentTimeMillis() + 3600_000);
-            check(last == 64, "offset of a future time " + last);
+            check(last == 64 || ORACLE && last == 63, "offset of a future time " + last); // 63 from RocketMQ 4.9
         } finally {
             c.shutdown();
             p.shutdown();
@@ -654,6 +654,7 @@ public class Conformance {
         });
         c.start();
         await(30, "first run", () -> first.size() == 40);
+        Thread.sleep(200); // the listener of the last message returns
         c.shutdown();
         for (int i = 0; i < 40; i++) p.send(new Message(topic, utf8("b" + i)));
         DefaultMQPushConsumer d = push(group, topic, "*");
