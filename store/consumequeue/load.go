@@ -15,8 +15,8 @@ import (
 	"github.com/epochmq/epochmq/store/mappedfile"
 )
 
-// loaders is how many queues are examined at once.
-const loaders = 4
+// loaders is how many queues are examined at once. With a cold page cache each of them waits for a read of its folder.
+const loaders = 32
 
 // LoadOptions say what is known of the files.
 type LoadOptions struct {
