@@ -654,6 +654,35 @@ func TestFirstErrorFences(t *testing.T) {
 	}
 }
 
+// TestConfirmedStaysBelowAFence fences from another goroutine's place: after the write, before the mark moves. What is confirmed must be
+// readable, otherwise queues get entries that no view can serve.
+func TestConfirmedStaysBelowAFence(t *testing.T) {
+	for _, sync := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sync %v", sync), func(t *testing.T) {
+			cfg := quiet(1 << 16)
+			cfg.SyncFlush = sync
+			l := open(t, mappedfile.NewSim(1), cfg)
+			q := NewQueue("TopicTest", 1, 0)
+			put(t, l, q, msg("seen"))
+			require.NoError(t, l.Flush(l.End()))
+			put(t, l, q, msg("too late"))
+			_, err := l.write(l.end.Load())
+			require.NoError(t, err)
+			failed := errors.New("a queue cannot be flushed")
+			l.setFence(failed)
+			l.written.Fail(failed)
+			l.flushed.Fail(failed)
+			_ = l.Write(l.End())
+			_ = l.Flush(l.End())
+			require.LessOrEqual(t, l.confirmed.Load(), l.written.Load())
+			if sync {
+				require.LessOrEqual(t, l.confirmed.Load(), l.flushed.Load())
+			}
+			l.failMarks()
+		})
+	}
+}
+
 func (l *Log) batchOf(t *testing.T, q *Queue) *Batch {
 	b := l.NewBatch()
 	require.NoError(t, b.Add(msg("x"), q))

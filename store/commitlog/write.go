@@ -22,7 +22,7 @@ func (l *Log) Write(to message.LogOffset) error {
 	}
 	l.written.Advance(wrote) // outside of the token: it runs the waiters' callbacks
 	if !l.cfg.ManualConfirm && !l.cfg.SyncFlush {
-		l.confirmed.Advance(wrote)
+		l.confirmed.Advance(l.written.Load()) // not wrote: a fence may have stopped Written below it, and Confirmed is never above
 	}
 	if l.cfg.SyncFlush {
 		signal(l.kickNow)
@@ -100,7 +100,7 @@ func (l *Log) Flush(to message.LogOffset) error {
 	}
 	l.flushed.Advance(synced)
 	if !l.cfg.ManualConfirm && l.cfg.SyncFlush {
-		l.confirmed.Advance(synced)
+		l.confirmed.Advance(l.flushed.Load())
 	}
 	return nil
 }
