@@ -135,6 +135,7 @@ func storeKeys(root string) map[string]string {
 		"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "brokerIP1": "127.0.0.1",
 		"storePathRootDir": root, "storePathCommitLog": filepath.Join(root, "commitlog"), "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "1000",
 		"maxIndexNum": "4000", "timerWheelEnable": "false", "maxMessageSize": "65536", "deleteWhen": "04", "fileReservedTime": "720",
+		"flushDelayOffsetInterval": "1000", // StoreTool fill waits longer than that: else SIGKILL makes the next broker deliver delayed messages again
 	}
 }
 
@@ -160,7 +161,6 @@ func javaBroker(t *testing.T, version, namesrv string, port int, root string, ex
 	keys["listenPort"] = fmt.Sprint(port)
 	keys["haListenPort"] = fmt.Sprint(port + 1) // by default 10912, which another broker may hold
 	keys["namesrvAddr"] = namesrv
-	keys["flushDelayOffsetInterval"] = "1000"
 	for k, v := range extra {
 		keys[k] = v
 	}

@@ -153,7 +153,7 @@ public class Conformance {
         });
         c.start();
         try {
-            await(30, "all messages; have " + got.size() + " of " + sent.size(), () -> got.keySet().containsAll(sent));
+            await(60, "all messages; have " + got.size() + " of " + sent.size(), () -> got.keySet().containsAll(sent));
             check(got.size() == sent.size(), "more messages than were sent");
             check(doubles.get() == 0, doubles + " doubles");
             MessageExt m = got.get("sync-7");
@@ -199,7 +199,7 @@ public class Conformance {
         });
         c.start();
         try {
-            await(30, "three messages; have " + got.keySet(), () -> got.size() == 3);
+            await(60, "three messages; have " + got.keySet(), () -> got.size() == 3);
             for (Map.Entry<String, byte[]> e : want.entrySet())
                 check(Arrays.equals(e.getValue(), got.get(e.getKey()).getBody()), "body of " + e.getKey());
             check("\u540d\u5b57\ud83d\ude80".equals(got.get("unicode").getUserProperty("name")), "unicode property");
@@ -258,7 +258,7 @@ public class Conformance {
         });
         c.start();
         try {
-            await(30, "compressed bodies", () -> got.size() == want.size());
+            await(60, "compressed bodies", () -> got.size() == want.size());
             for (Map.Entry<String, byte[]> e : want.entrySet())
                 check(Arrays.equals(e.getValue(), got.get(e.getKey()).getBody()), "body of " + e.getKey());
         } finally {
@@ -315,7 +315,7 @@ public class Conformance {
         });
         c.start();
         try {
-            await(30, "tagged messages", () -> got.size() >= 40);
+            await(60, "tagged messages", () -> got.size() >= 40);
             Thread.sleep(500);
             check(got.size() == 40, "received " + got.size());
             check(!got.contains("BB") && !got.contains("D"), "a foreign tag came through");
@@ -346,7 +346,7 @@ public class Conformance {
         List<MessageExt> dead = Collections.synchronizedList(new ArrayList<>());
         DefaultMQPushConsumer d = null;
         try {
-            await(40, "three attempts", () -> attempts.get() == 3);
+            await(60, "three attempts", () -> attempts.get() == 3);
             Thread.sleep(1500);
             d = push(group + "_dead", "%DLQ%" + group, "*");
             d.registerMessageListener((MessageListenerConcurrently) (msgs, ctx) -> {
@@ -354,7 +354,7 @@ public class Conformance {
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
             d.start();
-            await(40, "the dead letter", () -> dead.size() == 1);
+            await(60, "the dead letter", () -> dead.size() == 1);
             check(attempts.get() == 3 && times.equals(Arrays.asList(0, 1, 2)), "attempts " + times);
             check("poison".equals(new String(dead.get(0).getBody(), StandardCharsets.UTF_8)), "body of the dead letter");
             long after = dead.get(0).getStoreTimestamp() - lastFailure.get();
@@ -384,7 +384,7 @@ public class Conformance {
         });
         c.start();
         try {
-            await(40, "ten retried messages", () -> ok.size() == 10);
+            await(60, "ten retried messages", () -> ok.size() == 10);
             for (int n : ok.values()) check(n == 1, "reconsume times " + ok);
         } finally {
             c.shutdown();
@@ -407,7 +407,7 @@ public class Conformance {
         });
         c.start();
         try {
-            await(40, "all three messages were tried", () -> attempts.size() == 3 && attempts.get("k2").get() >= 2);
+            await(60, "all three messages were tried", () -> attempts.size() == 3 && attempts.get("k2").get() >= 2);
             for (AtomicInteger n : attempts.values()) check(n.get() <= 4, "attempts " + attempts);
         } finally {
             c.shutdown();
@@ -542,7 +542,7 @@ public class Conformance {
                 cs.add(c);
             }
             for (int i = 0; i < 40; i++) p.send(new Message(topic, utf8("b" + i)));
-            await(30, "forty messages at both", () -> got.get(0).size() >= 40 && got.get(1).size() >= 40);
+            await(60, "forty messages at both", () -> got.get(0).size() >= 40 && got.get(1).size() >= 40);
         } finally {
             for (DefaultMQPushConsumer c : cs) c.shutdown();
             p.shutdown();
@@ -584,19 +584,19 @@ public class Conformance {
             });
             reader.setDaemon(true);
             reader.start();
-            check(ready.await(30, TimeUnit.SECONDS), "the third consumer did not start");
+            check(ready.await(60, TimeUnit.SECONDS), "the third consumer did not start");
             Thread.sleep(3000);
             int n = 0;
             Set<String> sent = new HashSet<>();
             for (; n < 200; n++) { p.send(new Message(topic, utf8("r" + n))); sent.add("r" + n); }
-            await(30, "first part", () -> got.containsAll(sent));
+            await(60, "first part", () -> got.containsAll(sent));
             check(childGot.get() > 0, "the third consumer took no queue");
             child.destroyForcibly().waitFor();
             for (; n < 400; n++) { p.send(new Message(topic, utf8("r" + n))); sent.add("r" + n); }
             cs.add(counting(group, topic, got, counts));
             await(60, "everything after a consumer was killed", () -> got.containsAll(sent));
             int[] before = {counts.get(2).get()};
-            await(40, "the joined consumer gets work", () -> {
+            await(60, "the joined consumer gets work", () -> {
                 try { p.send(new Message(topic, utf8("j"))); } catch (Exception e) { return false; }
                 return counts.get(2).get() > before[0];
             });
@@ -653,7 +653,7 @@ public class Conformance {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         c.start();
-        await(30, "first run", () -> first.size() == 40);
+        await(60, "first run", () -> first.size() == 40);
         Thread.sleep(200); // the listener of the last message returns
         c.shutdown();
         for (int i = 0; i < 40; i++) p.send(new Message(topic, utf8("b" + i)));
@@ -664,7 +664,7 @@ public class Conformance {
         });
         d.start();
         try {
-            await(30, "second run", () -> second.size() >= 40);
+            await(60, "second run", () -> second.size() >= 40);
             Thread.sleep(500);
             for (String s : second) check(s.startsWith("b"), "consumed again: " + s);
         } finally {
@@ -764,12 +764,12 @@ public class Conformance {
         });
         c.start();
         try {
-            await(30, "the first message", () -> got.contains("Aa:first"));
+            await(60, "the first message", () -> got.contains("Aa:first"));
             for (int i = 0; i < 1000; i++) p.sendOneway(new Message(topic, "BB", utf8("collides")));
             p.send(new Message(topic, "", utf8("empty tag")));
             p.send(new Message(topic, null, utf8("no tag")));
             p.send(new Message(topic, "Aa", "fail", utf8("again")));
-            await(40, "the retried message; have " + got, () -> got.contains("Aa:again"));
+            await(60, "the retried message; have " + got, () -> got.contains("Aa:again"));
             await(60, "no lag when everything was filtered; lag " + lag(a, group, topic), () -> lag(a, group, topic) == 0);
             check(got.size() == 2 && failed.get() == 2, "received " + got + " with " + failed + " deliveries of the failing one");
         } finally {
@@ -798,7 +798,7 @@ public class Conformance {
             for (int round = 0; round < 5; round++)
                 for (MessageQueue q : queues) p.send(new Message(topic, utf8(q.getQueueId() + "-" + round)), q);
             c.start();
-            await(30, "queues 0 to 3", () -> got.size() >= 20);
+            await(60, "queues 0 to 3", () -> got.size() >= 20);
             Thread.sleep(500);
             for (String s : got) check(s.charAt(0) < '4', "a queue that must not be read: " + s);
             topic(a, topic, 8, 8, 6);
@@ -806,7 +806,7 @@ public class Conformance {
             topic(a, topic, 8, 2, 6);
             String name = queues.get(0).getBrokerName();
             p.send(new Message(topic, utf8("7-late")), new MessageQueue(topic, name, 7)); // still readable, so it is taken
-            await(30, "a message of a queue that is not advertised for writing", () -> got.contains("7-late"));
+            await(60, "a message of a queue that is not advertised for writing", () -> got.contains("7-late"));
             try {
                 p.send(new Message(topic, utf8("x")), new MessageQueue(topic, name, 100));
                 check(false, "queue 100 was taken");
@@ -815,7 +815,7 @@ public class Conformance {
             }
             SendResult any = p.send(new Message(topic, utf8("any")), new MessageQueue(topic, name, -1));
             check(any.getMessageQueue().getQueueId() >= 0 && any.getMessageQueue().getQueueId() < 2, "queue -1 became " + any);
-            await(30, "the message of queue -1", () -> got.contains("any"));
+            await(60, "the message of queue -1", () -> got.contains("any"));
         } finally {
             c.shutdown();
             p.shutdown();
@@ -878,8 +878,8 @@ public class Conformance {
         try {
             for (int i = 0; i < 100; i++) p.send(new Message(topic, utf8("old" + i)));
             c.start();
-            await(30, "the old messages", () -> got.size() == 100);
-            await(30, "their offsets", () -> lag(a, group, topic) == 0);
+            await(60, "the old messages", () -> got.size() == 100);
+            await(60, "their offsets", () -> lag(a, group, topic) == 0);
             c.shutdown();
             Set<String> brokers = new HashSet<>(Arrays.asList(broker(a))), servers = new HashSet<>(Arrays.asList(nameServers.split(";")));
             a.deleteTopicInBroker(brokers, topic);
@@ -897,8 +897,8 @@ public class Conformance {
             d.registerMessageListener(listener);
             d.setPersistConsumerOffsetInterval(500);
             d.start();
-            await(30, "the new messages", () -> got.size() == 110);
-            await(30, "no lag; it is " + lag(a, group, topic), () -> {
+            await(60, "the new messages", () -> got.size() == 110);
+            await(60, "no lag; it is " + lag(a, group, topic), () -> {
                 check(lag(a, group, topic) >= 0, "the lag is negative");
                 return lag(a, group, topic) == 0;
             });
@@ -925,8 +925,8 @@ public class Conformance {
         c.start();
         try {
             for (int i = 1; i < 40; i++) p.send(new Message(topic, "T", "k" + i, utf8("m" + i)));
-            await(30, "forty messages", () -> got.size() == 40);
-            await(30, "their offsets", () -> lag(a, group, topic) == 0);
+            await(60, "forty messages", () -> got.size() == 40);
+            await(60, "their offsets", () -> lag(a, group, topic) == 0);
             var consumers = a.examineConsumerConnectionInfo(group);
             check(consumers.getConnectionSet().size() == 1 && consumers.getSubscriptionTable().containsKey(topic), "consumers " + consumers.getConnectionSet());
             String client = consumers.getConnectionSet().iterator().next().getClientId();
@@ -947,7 +947,7 @@ public class Conformance {
                 for (Map.Entry<String, AtomicInteger> e : got.entrySet()) if (e.getValue().get() < (e.getKey().equals("m0") ? 3 : 2)) return false;
                 return true;
             });
-            await(30, "no lag", () -> lag(a, group, topic) == 0);
+            await(60, "no lag", () -> lag(a, group, topic) == 0);
             c.suspend();
             Thread.sleep(1500);
             for (int i = 0; i < 20; i++) p.send(new Message(topic, utf8("n" + i)));
