@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +113,7 @@ func TestRestartTimes(t *testing.T) {
 				broker.Kill()
 				switch how {
 				case "page cache dropped":
+					syscall.Sync() // what is not written yet cannot be dropped
 					if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
 						t.Logf("%s: not possible here: %v", how, err)
 						broker.Start()
