@@ -245,7 +245,7 @@ func tryDamaged(t *testing.T, root, rel, damage string, kill bool, l *ledger) st
 	l.mu.Lock()
 	found := map[place]uint64{}
 	for q := 0; q < queues; q++ {
-		recs, err := pullAll(c, l.topic, q, 0)
+		recs, err := pullQueue(c, l.topic, q, 0, false)
 		if err != nil && strings.Contains(err.Error(), filepath.Base(rel)) {
 			refused++ // reading this queue is refused with the name of the file; nothing is passed over
 			for p := range l.acked {
