@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,7 +130,7 @@ func throw(t *testing.T, addr string, frame []byte, byByte bool) {
 	io.Copy(io.Discard, c)
 }
 
-// residentMiB reads the anonymous memory of a process.
+// residentMiB reads the anonymous memory and the page tables of a process.
 func residentMiB(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -138,8 +139,11 @@ func residentMiB(t *testing.T, pid int) int {
 	}
 	var kib int
 	for _, line := range strings.Split(string(b), "\n") {
-		if strings.HasPrefix(line, "RssAnon:") {
-			fmt.Sscanf(line, "RssAnon: %d", &kib)
+		name, value, _ := strings.Cut(line, ":")
+		if name == "RssAnon" || name == "VmPTE" {
+			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(value, "kB")))
+			must(t, err)
+			kib += n
 		}
 	}
 	return kib >> 10
