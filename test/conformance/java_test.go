@@ -161,6 +161,7 @@ func javaBroker(t *testing.T, version, namesrv string, port int, root string, ex
 	keys["listenPort"] = fmt.Sprint(port)
 	keys["haListenPort"] = fmt.Sprint(port + 1) // by default 10912, which another broker may hold
 	keys["namesrvAddr"] = namesrv
+	keys["brokerFastFailureEnable"] = "false" // on a busy machine it refuses what waited 200 ms
 	for k, v := range extra {
 		keys[k] = v
 	}
