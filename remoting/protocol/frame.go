@@ -162,11 +162,15 @@ func appendJSONField[V string | []byte](dst []byte, first bool, name string, val
 
 // appendJSONTail appends what follows extFields, in the alphabetical order of the reference.
 func appendJSONTail(dst []byte, flag int32, lang byte, opaque int32, remark string, hasRemark bool, version int32) []byte {
-	dst = append(dst, `,"flag":`...)
-	dst = appendInt(dst, int64(flag))
-	dst = append(dst, `,"language":"`...)
-	dst = append(dst, LanguageName(lang)...)
-	dst = append(dst, `","opaque":`...)
+	if flag == FlagResponse && lang == LangJava { // every answer of a server
+		dst = append(dst, `,"flag":1,"language":"JAVA","opaque":`...)
+	} else {
+		dst = append(dst, `,"flag":`...)
+		dst = appendInt(dst, int64(flag))
+		dst = append(dst, `,"language":"`...)
+		dst = append(dst, LanguageName(lang)...)
+		dst = append(dst, `","opaque":`...)
+	}
 	dst = appendInt(dst, int64(opaque))
 	if hasRemark {
 		dst = append(dst, `,"remark":`...)

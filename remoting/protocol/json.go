@@ -197,6 +197,8 @@ const (
 	ones    = 0x0101010101010101
 	quotes  = ones * '"'
 	slashes = ones * '\\'
+
+	lowEscape = '\\' | 'u'<<8 | '0'<<16 | '0'<<24 // the first four bytes of \u00XX, as a little-endian number
 )
 
 // zeroBytes has the high bit of each byte of v that is zero; bits above the first one may be wrong.
@@ -206,6 +208,19 @@ func zeroBytes(v uint64) uint64 { return (v - ones) &^ v & (ones << 7) }
 func unescape(b []byte, start, i int) (s span, next int, ok bool) {
 	w := i
 	for i < len(b) {
+		if i+8 <= len(b) {
+			v := binary.LittleEndian.Uint64(b[i:])
+			if uint32(v) == lowEscape && byte(v>>32) == '0' && hexDigits[byte(v>>40)] < 16 { // as between properties
+				b[w] = hexDigits[byte(v>>40)]
+				w, i = w+1, i+6
+				continue
+			}
+			if n := bits.TrailingZeros64(zeroBytes(v^quotes)|zeroBytes(v^slashes)) >> 3; n == 8 || n > 0 && i-w >= 8 {
+				binary.LittleEndian.PutUint64(b[w:], v) // what is written beyond n bytes was read before
+				w, i = w+n, i+n
+				continue
+			}
+		}
 		c := b[i]
 		if c == '"' {
 			return span{uint32(start), uint32(w)}, i + 1, true

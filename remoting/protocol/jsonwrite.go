@@ -22,9 +22,12 @@ var plain = func() (t [256]bool) {
 // appendQuoted appends s as a JSON string, with the escapes that the reference's writer uses: short ones, \u00XX for other
 // control characters, 0x7F to 0x9F, and U+2028, U+2029.
 func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+	i, start := plainLen(s), 0
 	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); i++ {
+	if i == len(s) {
+		return append(append(dst, s...), '"')
+	}
+	for ; i < len(s); i++ {
 		c := s[i]
 		if plain[c] {
 			continue
@@ -59,6 +62,22 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 		start = i + 1
 	}
 	return append(append(dst, s[start:]...), '"')
+}
+
+// plainLen is the length of the beginning of s that certainly needs no escape. It looks at eight bytes at once.
+func plainLen[T string | []byte](s T) int {
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		p := s[i : i+8]
+		v := uint64(p[0]) | uint64(p[1])<<8 | uint64(p[2])<<16 | uint64(p[3])<<24 | uint64(p[4])<<32 | uint64(p[5])<<40 | uint64(p[6])<<48 | uint64(p[7])<<56
+		low := (v - ones*0x20) &^ v // high bit: below 0x20
+		if (low|v|(v+ones))&(ones<<7)|zeroBytes(v^quotes)|zeroBytes(v^slashes) != 0 {
+			return i
+		}
+	}
+	for ; i < len(s) && plain[s[i]]; i++ {
+	}
+	return i
 }
 
 func shortEscape(r uint16) byte {
