@@ -30,6 +30,8 @@ type pending struct {
 	msg    message.Message
 	item   func(*message.BatchItem) error // addItem, bound once
 
+	tally tally // accepted and not yet given to Stats
+
 	sinceCheck int   // sends since overload looked at the clock
 	refusal    error // what it found
 }
@@ -129,6 +131,7 @@ func (h *Handler) BatchEnd(conn *remoting.Conn) {
 		return
 	}
 	p.append()
+	p.countAll()
 	a, parked := p.acks, false
 	switch {
 	case !h.Store.SyncFlush():

@@ -28,7 +28,7 @@ func (h *Handler) sendBatch(c *settings, p *pending, req *remoting.Request) erro
 		}
 		return errIllegal
 	}
-	h.Stats.Put(m.topic, m.queueID, p.batch.Len(), p.batch.Bytes())
+	p.count(m.topic, m.queueID, p.batch.Len(), p.batch.Bytes())
 	p.acks.add(req, ack{queueID: m.queueID, n: p.batch.Len(), noWait: f.noWait, uniq: uniq})
 	p.append()
 	return nil

@@ -81,7 +81,7 @@ type Door interface {
 
 // Stats counts what was accepted and given back.
 type Stats interface {
-	Put(topic []byte, queue int32, msgs, bytes int)
+	Put(topic []byte, queue int32, sends, msgs, bytes int)
 	SendBack(group, topic string)
 	DeadLetter(group, topic string)
 }
@@ -231,7 +231,7 @@ func (h *Handler) stage(c *settings, p *pending, req *remoting.Request, to targe
 		return err
 	}
 	last := p.batch.Len() - 1
-	h.Stats.Put(to.topic, to.queueID, 1, int(p.batch.Entry(last).Size))
+	p.count(to.topic, to.queueID, 1, int(p.batch.Entry(last).Size))
 	p.acks.add(req, ack{queueID: m.queueID, first: last, n: 1, noWait: p.found.noWait, uniq: p.acks.save(p.uniq())})
 	return nil
 }

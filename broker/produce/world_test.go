@@ -87,9 +87,9 @@ func (o *ordered) Held(g []byte, _ time.Time) bool {
 
 type noStats struct{}
 
-func (noStats) Put([]byte, int32, int, int) {}
-func (noStats) SendBack(string, string)     {}
-func (noStats) DeadLetter(string, string)   {}
+func (noStats) Put([]byte, int32, int, int, int) {}
+func (noStats) SendBack(string, string)          {}
+func (noStats) DeadLetter(string, string)        {}
 
 // world is a handler on a real store behind a real socket.
 type world struct {

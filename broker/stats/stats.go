@@ -113,23 +113,23 @@ func (s *Set) sample(now time.Time) {
 	s.mornings.roll(now, s.brokerPutOwn.value.Load(), s.brokerGetOwn.value.Load())
 }
 
-// Put counts messages that were accepted.
-func (s *Set) Put(topic []byte, queue int32, msgs, bytes int) {
+// Put counts messages that were accepted, in so many sends.
+func (s *Set) Put(topic []byte, queue int32, sends, msgs, bytes int) {
 	t := s.topic(topic)
-	n, b := int64(msgs), int64(bytes)
-	t.nums.add(n, 1)
-	t.size.add(b, 1)
-	s.brokerPut.add(n, 1)
+	times, n, b := int64(sends), int64(msgs), int64(bytes)
+	t.nums.add(n, times)
+	t.size.add(b, times)
+	s.brokerPut.add(n, times)
 	if !t.system {
-		s.brokerPutOwn.add(n, 1)
+		s.brokerPutOwn.add(n, times)
 	}
 	if s.detail() {
 		p := s.queueOf(&t.queues, queue, func() pairOf {
 			key := t.nums.key + "@" + strconv.Itoa(int(queue))
 			return pairOf{s.item(QueuePutNums, key), s.item(QueuePutSize, key)}
 		})
-		p.nums.add(n, 1)
-		p.size.add(b, 1)
+		p.nums.add(n, times)
+		p.size.add(b, times)
 	}
 }
 

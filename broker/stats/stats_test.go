@@ -24,9 +24,9 @@ func TestWindows(t *testing.T) {
 		defer s.Close()
 		require.Nil(t, s.Item(stats.TopicPutNums, "T"), "nothing was counted yet")
 		for range 60 {
-			s.Put([]byte("T"), 3, 2, 100)
+			s.Put([]byte("T"), 3, 1, 2, 100)
 			s.Got([]byte("G"), []byte("T"), 3, 1, 50)
-			s.Put([]byte("SYS"), 0, 1, 1)
+			s.Put([]byte("SYS"), 0, 1, 1, 1)
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Second)
@@ -59,9 +59,9 @@ func TestMidnight(t *testing.T) {
 		s.Start()
 		defer s.Close()
 		time.Sleep(time.Minute)
-		s.Put([]byte("T"), 0, 5, 1)
+		s.Put([]byte("T"), 0, 1, 5, 1)
 		time.Sleep(24 * time.Hour)
-		s.Put([]byte("T"), 0, 5, 1)
+		s.Put([]byte("T"), 0, 1, 5, 1)
 		put, _, today, _, yesterday, _ := s.Totals()
 		require.Equal(t, []int64{10, 5, 0}, []int64{put, today, yesterday})
 	})
@@ -70,10 +70,10 @@ func TestMidnight(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	s := open(true)
 	topic, group := []byte("T"), []byte("G")
-	s.Put(topic, 0, 1, 1)
+	s.Put(topic, 0, 1, 1, 1)
 	s.Got(group, topic, 0, 1, 1)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		s.Put(topic, 0, 1, 1)
+		s.Put(topic, 0, 1, 1, 1)
 		s.Got(group, topic, 0, 1, 1)
 	}))
 }
