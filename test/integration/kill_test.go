@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,6 +81,10 @@ func killRounds(t *testing.T, mode string, n, killsInRecovery int) {
 		go func() { done <- l.produce(broker.Addr, 4, 64, 1024, stop) }()
 		go func() { l.commit(broker.Addr, "KilledGroup", stop); done <- nil }()
 		time.Sleep(600*time.Millisecond + time.Duration(rand.Int64N(int64(900*time.Millisecond))))
+		if round%5 == 0 { // in the middle of an orderly stop
+			must(t, broker.Signal(syscall.SIGTERM))
+			time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond))))
+		}
 		broker.Kill()
 		killed := time.Now()
 		close(stop)
