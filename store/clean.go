@@ -76,9 +76,10 @@ func (c *cleaner) run() {
 	}
 }
 
-// round looks at the disks and deletes if it is time, if space is short, or if somebody asked.
+// round gives idle maps back, looks at the disks and deletes if it is time, if space is short, or if somebody asked.
 func (c *cleaner) round() error {
 	cfg := c.s.config()
+	c.s.log.UnmapIdle()
 	atOnce, short := c.s.watchDisks(cfg)
 	hours, err := parseHours(cfg.DeleteWhen)
 	if err != nil {

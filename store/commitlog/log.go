@@ -220,6 +220,18 @@ func (l *Log) DropBefore(off message.LogOffset, limit int) (int, error) {
 	return l.seq.DropFront(min(int64(off), l.flushed.Load()), limit)
 }
 
+// UnmapIdle ends the maps of segments that nobody read since the last call, so that page tables do not grow with all that was ever read.
+// It returns how many it ended.
+func (l *Log) UnmapIdle() int {
+	n := 0
+	for _, s := range l.seq.Segments() {
+		if s.UnmapIdle() {
+			n++
+		}
+	}
+	return n
+}
+
 // Fence ends writing for good: every waiter and every later Append, Write and Flush gets an error that wraps ErrFenced and
 // cause. Reading goes on. Only the first call counts.
 func (l *Log) Fence(cause error) {

@@ -26,6 +26,7 @@ type Segment struct {
 
 	refs    atomic.Int64 // 0: gone, trimming: Trim is closing
 	dropped atomic.Bool  // the owner's count was given back
+	read    atomic.Bool  // the map was asked for since the last UnmapIdle
 	gone    chan struct{}
 
 	file    atomic.Pointer[openFile]
@@ -136,7 +137,7 @@ func (s *Segment) Remove() error {
 func (s *Segment) Trim() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.refs.CompareAndSwap(1, trimming) {
+	if !s.claimLocked() {
 		return false
 	}
 	s.closeLocked()
@@ -148,7 +149,7 @@ func (s *Segment) Trim() bool {
 func (s *Segment) CloseFile() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.refs.CompareAndSwap(1, trimming) {
+	if !s.claimLocked() {
 		return false
 	}
 	if f := s.file.Swap(nil); f != nil {
@@ -158,12 +159,44 @@ func (s *Segment) CloseFile() bool {
 	return true
 }
 
-func (s *Segment) closeLocked() {
+// UnmapIdle ends the map, and with it the page tables that grew while it was read, if nobody asked for it since the last call and only the
+// owner holds a count. It reports whether it did; the map is made again when needed. Writers are not disturbed: the descriptor stays.
+func (s *Segment) UnmapIdle() bool {
+	if s.read.Swap(false) || !s.Mapped() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.claimLocked() {
+		return false
+	}
+	s.unmapLocked()
+	s.refs.Store(1)
+	return true
+}
+
+// claimLocked keeps everybody out if only the owner holds a count. A single count of a removed segment is a reader's.
+func (s *Segment) claimLocked() bool {
+	if !s.refs.CompareAndSwap(1, trimming) {
+		return false
+	}
+	if s.dropped.Load() {
+		s.refs.Store(1)
+		return false
+	}
+	return true
+}
+
+func (s *Segment) unmapLocked() {
 	if m := s.mapping.Swap(nil); m != nil {
 		if err := m.Unmap(); err != nil {
 			panic(fmt.Sprintf("mappedfile: unmap %s: %v", s.path, err))
 		}
 	}
+}
+
+func (s *Segment) closeLocked() {
+	s.unmapLocked()
 	if f := s.file.Swap(nil); f != nil {
 		_ = f.Close() // durability is the business of Sync, which came before
 	}
@@ -205,6 +238,9 @@ func (s *Segment) Bytes() ([]byte, error) {
 }
 
 func (s *Segment) mapped() (Mapping, error) {
+	if !s.read.Load() { // a store for every view would pass the cache line around
+		s.read.Store(true)
+	}
 	if m := s.mapping.Load(); m != nil {
 		return m.Mapping, nil
 	}

@@ -237,6 +237,37 @@ func TestSequenceCrashWhileGrowing(t *testing.T) {
 	}
 }
 
+func TestSegmentUnmapIdle(t *testing.T) {
+	both(t, func(t *testing.T, fsys FS, root string) {
+		q := openSequence(t, fsys, Config{Paths: []string{filepath.Join(root, "log")}})
+		s, err := q.Append(0)
+		require.NoError(t, err)
+		require.NoError(t, s.WriteAt([]byte("here"), 0))
+		require.False(t, s.UnmapIdle(), "never mapped")
+		require.True(t, s.Acquire())
+		view, err := s.Bytes()
+		require.NoError(t, err)
+		require.False(t, s.UnmapIdle(), "asked for since the last call")
+		require.False(t, s.UnmapIdle(), "held")
+		require.Equal(t, "here", string(view[:4]))
+		s.Release()
+		require.True(t, s.UnmapIdle())
+		require.False(t, s.Mapped())
+		require.NoError(t, s.WriteAt([]byte("more"), 4), "the descriptor stays")
+		require.True(t, s.Acquire())
+		view, err = s.Bytes()
+		require.NoError(t, err)
+		require.Equal(t, "heremore", string(view[:8]))
+		require.NoError(t, q.DropBack(0))
+		s.UnmapIdle()
+		require.False(t, s.UnmapIdle(), "the one count is the reader's")
+		require.False(t, s.Trim())
+		require.Equal(t, "heremore", string(view[:8]))
+		s.Release()
+		<-s.Gone()
+	})
+}
+
 func TestSegmentTrimAndReaders(t *testing.T) {
 	both(t, func(t *testing.T, fsys FS, root string) {
 		q := openSequence(t, fsys, Config{Paths: []string{root}, Sparse: true, NoSync: true})
@@ -258,6 +289,7 @@ func TestSegmentTrimAndReaders(t *testing.T) {
 		}
 		for range 300 {
 			s.Trim()
+			s.UnmapIdle()
 		}
 		wg.Wait()
 		require.True(t, s.Trim())
