@@ -334,13 +334,16 @@ func (g *getter) endPart() error {
 // soundPart looks at the head of every record of the run, because the log may have been damaged since it was recovered: no client shall get
 // bytes that are not a record. The run is cut before the first damaged one; when that is the first, it is passed over with a warning.
 func (g *getter) soundPart() error {
-	n, end, err := g.soundRecords()
+	n, end, last, err := g.soundRecords()
 	if err != nil {
 		g.dropPart()
 		return err
 	}
 	if n == g.partMsgs && end == g.partLen {
 		return nil
+	}
+	if n > 0 && !g.isEntry(g.partAt+message.QueueOffset(n-1), last, end) { // its size is what is wrong: there the next one was looked for
+		n, end = n-1, last
 	}
 	if n > 0 {
 		whole, err := g.s.log.View(g.part.Offset(), end)
@@ -363,14 +366,15 @@ func (g *getter) soundPart() error {
 // recordHead is the part of a record that says which one it is: size, magic and the offsets.
 const recordHead = message.PosLogOffset + 8
 
-// soundRecords counts the records at the start of the run whose heads are right, and their bytes.
-func (g *getter) soundRecords() (n, end int, err error) {
+// soundRecords counts the records at the start of the run whose heads are right, and their bytes; last is where the last
+// of them begins.
+func (g *getter) soundRecords() (n, end, last int, err error) {
 	cold := g.logEnd-int64(g.part.Offset()) > g.s.hot
 	for n < g.partMsgs && end+recordHead <= g.partLen {
 		head := g.r.head[:]
 		if cold { // not through the map: a page fault would stop a processor
 			if _, err := g.part.ReadAt(head, int64(end)); err != nil {
-				return 0, 0, err
+				return 0, 0, 0, err
 			}
 		} else {
 			head = g.part.Bytes()[end : end+recordHead]
@@ -378,11 +382,18 @@ func (g *getter) soundRecords() (n, end int, err error) {
 		size, magic, _ := message.ParseHeader(head)
 		at := message.LogOffset(binary.BigEndian.Uint64(head[message.PosLogOffset:]))
 		if magic != message.MagicV1 && magic != message.MagicV2 || size < recordHead || int(size) > g.partLen-end || at != g.part.Offset()+message.LogOffset(end) {
-			return n, end, nil
+			return n, end, last, nil
 		}
-		n, end = n+1, end+int(size)
+		n, last, end = n+1, end, end+int(size)
 	}
-	return n, end, nil
+	return n, end, last, nil
+}
+
+// isEntry says whether the queue's entry at an offset is the record that takes the bytes [from, to) of the run.
+func (g *getter) isEntry(at message.QueueOffset, from, to int) bool {
+	var u [1]consumequeue.Unit
+	n, err := g.cq.Range(at, u[:])
+	return err == nil && n == 1 && u[0].Log == g.part.Offset()+message.LogOffset(from) && int(u[0].Size) == to-from
 }
 
 // damageQuiet is the pause between two warnings of damage met by readers.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -854,6 +856,52 @@ func TestDamage(t *testing.T) {
 				n := 0
 				allRecords(t, s, "t", 0, func(message.QueueOffset, *message.Record) { n++ })
 				require.EqualValues(t, after, n)
+			})
+		}
+	}
+}
+
+// TestGetPassesOverDamagedSizes: a reader gets whole records only, whatever the size field of one of them has become since recovery.
+func TestGetPassesOverDamagedSizes(t *testing.T) {
+	for name, which := range map[string][]int{"first": {0}, "middle": {4}, "last": {9}, "two": {4, 5}, "last two": {8, 9}} {
+		for _, change := range []int32{-20, 20, -60, 1 << 20} {
+			t.Run(fmt.Sprint(name, " ", change), func(t *testing.T) {
+				dir := t.TempDir()
+				cfg := simConfig(AsyncFlush)
+				cfg.StorePathRootDir = dir
+				s := mustOpen(t, mappedfile.OS, cfg, testOptions())
+				s.Start()
+				at := put(t, s, "t", 0, numbered(10, 100)...)
+				settle(t, s)
+				for _, i := range which {
+					v, err := s.View(at[i])
+					require.NoError(t, err)
+					var size [4]byte
+					binary.BigEndian.PutUint32(size[:], uint32(int32(v.Len())+change))
+					v.Release()
+					patch(t, filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", 0)), int64(at[i]), size[:])
+				}
+				var want, got []message.QueueOffset
+				for i := range at {
+					if !slices.Contains(which, i) {
+						want = append(want, message.QueueOffset(i))
+					}
+				}
+				for next := message.QueueOffset(0); next < 10; {
+					r := get(t, s, "t", 0, next, nil)
+					require.Greater(t, r.Next, next)
+					next = r.Next
+					for _, v := range r.Views {
+						for b := v.Bytes(); len(b) > 0; {
+							var rec message.Record
+							require.NoError(t, message.Parse(b, &rec))
+							got = append(got, rec.QueueOffset)
+							b = b[binary.BigEndian.Uint32(b):]
+						}
+					}
+				}
+				require.Equal(t, want, got)
+				require.NoError(t, s.Close())
 			})
 		}
 	}

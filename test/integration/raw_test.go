@@ -176,6 +176,7 @@ type stored struct {
 	queue       int32
 	queueOffset int64
 	logOffset   int64
+	bodyCRC     uint32
 	body        []byte
 	properties  string
 }
@@ -192,7 +193,8 @@ func records(b []byte) ([]stored, error) {
 			return all, fmt.Errorf("record of %d bytes in %d", size, len(b))
 		}
 		rec := b[:size]
-		s := stored{queue: int32(binary.BigEndian.Uint32(rec[12:])), queueOffset: int64(binary.BigEndian.Uint64(rec[20:])), logOffset: int64(binary.BigEndian.Uint64(rec[28:]))}
+		s := stored{queue: int32(binary.BigEndian.Uint32(rec[12:])), queueOffset: int64(binary.BigEndian.Uint64(rec[20:])), logOffset: int64(binary.BigEndian.Uint64(rec[28:])),
+			bodyCRC: binary.BigEndian.Uint32(rec[8:])}
 		n := int(binary.BigEndian.Uint32(rec[84:]))
 		if 88+n+1 > size {
 			return all, fmt.Errorf("body of %d bytes in a record of %d", n, size)
