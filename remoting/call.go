@@ -197,6 +197,9 @@ func (c *Conn) inFlight() int {
 // sweep closes an idle connection and ends asynchronous calls whose time is over.
 func (c *Conn) sweep(now time.Time) {
 	clock := c.ep.clock()
+	if c.wroteSome.Swap(false) {
+		c.active.Store(clock)
+	}
 	if clock-c.active.Load() > int64(c.ep.limits.IdleTimeout) {
 		c.fail(errIdle)
 		return

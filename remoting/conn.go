@@ -31,15 +31,16 @@ type Conn struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	peer     atomic.Uint64 // of the last request: version, language, form
-	active   atomic.Int64  // clock of the last byte either way
-	queued   atomic.Int64  // bytes that wait to be written
-	inWork   atomic.Int64  // bytes of slow requests
-	partial  atomic.Int64  // clock at which a frame began to wait for its rest; 0: none does
-	paused   atomic.Bool   // the loop waits for resume
-	retired  atomic.Bool   // a client closes it when its calls have ended
-	resume   chan struct{}
-	onClosed func(c *Conn, reason error) // called on the loop at its end
+	peer      atomic.Uint64 // of the last request: version, language, form
+	active    atomic.Int64  // clock of the last byte either way, see wroteSome
+	wroteSome atomic.Bool   // something was written since the last sweep: cheaper than looking at the clock
+	queued    atomic.Int64  // bytes that wait to be written
+	inWork    atomic.Int64  // bytes of slow requests
+	partial   atomic.Int64  // clock at which a frame began to wait for its rest; 0: none does
+	paused    atomic.Bool   // the loop waits for resume
+	retired   atomic.Bool   // a client closes it when its calls have ended
+	resume    chan struct{}
+	onClosed  func(c *Conn, reason error) // called on the loop at its end
 
 	// Of the loop.
 	in       inBuffer

@@ -239,7 +239,9 @@ func (c *Conn) wrote(n int64) {
 	c.sending.advance(n)
 	c.sending.release()
 	c.queued.Add(-n)
-	c.active.Store(c.ep.clock())
+	if !c.wroteSome.Load() {
+		c.wroteSome.Store(true)
+	}
 	c.wake()
 }
 

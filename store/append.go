@@ -13,13 +13,18 @@ import (
 type Batch struct {
 	s *Store
 	b *commitlog.Batch
+
+	last *Queue // of the message before: a client batch looks its queue up once
 }
 
 // NewBatch returns an empty batch for this store.
 func (s *Store) NewBatch() *Batch { return &Batch{s: s, b: s.log.NewBatch()} }
 
 // Reset empties the batch and keeps its memory.
-func (b *Batch) Reset() { b.b.Reset() }
+func (b *Batch) Reset() {
+	b.b.Reset()
+	b.last = nil
+}
 
 // Len is the number of messages.
 func (b *Batch) Len() int { return b.b.Len() }
@@ -45,9 +50,13 @@ func (b *Batch) Add(m *message.Message) error {
 	case int64(message.Size(m)) > cfg.maxRecord():
 		return fmt.Errorf("%w: record of %d bytes, the limit is %d", ErrTooLarge, message.Size(m), cfg.maxRecord())
 	}
-	q, err := b.s.Queue(m.Topic, m.QueueID)
-	if err != nil {
-		return err
+	q := b.last
+	if q == nil || q.ID != m.QueueID || q.Topic != string(m.Topic) {
+		var err error
+		if q, err = b.s.Queue(m.Topic, m.QueueID); err != nil {
+			return err
+		}
+		b.last = q
 	}
 	if err := b.b.Add(m, q); err != nil {
 		return fmt.Errorf("%w: %w", ErrIllegal, err)
@@ -62,13 +71,12 @@ func (s *Store) Append(b *Batch) (Placed, error) {
 		s.count.putFailed.Add(int64(b.Len()))
 		return Placed{}, err
 	}
-	start := time.Now()
 	p, err := s.log.Append(b.b)
 	if err != nil {
 		s.count.putFailed.Add(int64(b.Len()))
 		return Placed{}, s.mapErr(err)
 	}
-	s.count.put(int64(b.Len()), int64(b.Bytes()), time.Since(start))
+	s.count.put(int64(b.Len()), int64(b.Bytes()), p.Waited)
 	return p, nil
 }
 

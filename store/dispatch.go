@@ -30,6 +30,7 @@ type dispatcher struct {
 	turn sync.Mutex      // held over one round; taken before the locks of queues and index. Callbacks run without it
 
 	buf      []commitlog.Entry
+	entries  int // dispatched since run last looked
 	touched  []*Queue
 	arrivals []Arrival
 	spare    [][]consumequeue.Entry // empty lists for queues that see many entries in a round
@@ -61,26 +62,36 @@ func newDispatcher(s *Store) *dispatcher {
 func (d *dispatcher) run() {
 	defer close(d.gone)
 	var last time.Time // end of the last round
+	pause := roundPause
 	for {
 		limit, err := d.await()
 		if err != nil {
 			return
 		}
-		if pause := roundPause - time.Since(last); pause > 0 && pause <= roundPause {
+		if left := pause - time.Since(last); left > 0 && left <= pause {
 			// Under load a round for every write would cost more than the writes: what comes within the pause goes into one.
-			time.Sleep(pause)
+			time.Sleep(left)
 			limit = max(limit, message.LogOffset(d.source().Load()))
 		}
 		if err := d.upTo(limit); err != nil {
 			d.s.fence(fmt.Errorf("dispatch: %w", err))
 			return
 		}
-		last = time.Now()
+		last, pause = time.Now(), roundPause
+		if d.entries >= busyEntries {
+			pause = busyPause
+		}
+		d.entries = 0
 	}
 }
 
-// roundPause is the least time between two rounds. A message that comes alone is dispatched at once.
-const roundPause = 100 * time.Microsecond
+// roundPause is the least time between two rounds, busyPause after one of many entries. A message that comes alone is
+// dispatched at once.
+const (
+	roundPause  = 100 * time.Microsecond
+	busyPause   = 500 * time.Microsecond
+	busyEntries = 16
+)
 
 var errStopped = errors.New("dispatcher stopped")
 
@@ -202,6 +213,7 @@ func (d *dispatcher) round(entries []commitlog.Entry, end message.LogOffset) err
 		return err
 	}
 	raise(&d.s.count.dispatchMaxBatch, int64(len(entries)))
+	d.entries += len(entries)
 	d.done.Advance(int64(end))
 	fn := d.s.onArrival.Load()
 	for i := range d.arrivals {

@@ -42,10 +42,20 @@ func (l *Log) Append(b *Batch) (Placed, error) {
 	if len(b.buf) > l.cfg.StageSize {
 		own = &stage{buf: make([]byte, len(b.buf))}
 	}
+	start := time.Now() // the only look at the clock of an append that need not wait
+	now, waited := start, false
 	for {
-		p, order, why, err := l.tryAppend(b, own)
+		if !l.mu.TryLock() {
+			l.mu.Lock()
+			waited = true
+		}
+		p, order, why, err := l.tryAppendLocked(b, own, now)
+		l.mu.Unlock()
 		if err != nil {
 			return Placed{}, err
+		}
+		if waited = waited || why != none; waited {
+			now = time.Now()
 		}
 		switch why {
 		case none:
@@ -53,6 +63,7 @@ func (l *Log) Append(b *Batch) (Placed, error) {
 				l.seq.PrepareAsync(order)
 			}
 			l.kick()
+			p.Waited = now.Sub(start)
 			return p, nil
 		case needStage:
 			err = l.Write(p.End)
@@ -62,6 +73,7 @@ func (l *Log) Append(b *Batch) (Placed, error) {
 		if err != nil {
 			return Placed{}, err
 		}
+		now = time.Now()
 	}
 }
 
@@ -83,25 +95,24 @@ func (l *Log) admit(b *Batch) error {
 	return nil
 }
 
-// tryAppend does the part under the lock. order is the base of a segment to create: now if why is needSegment, ahead of
-// time if why is none, -1 if there is nothing to create. p.End is the log's end if why is needStage.
-func (l *Log) tryAppend(b *Batch, own *stage) (p Placed, order int64, why obstacle, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// tryAppendLocked does the part under the lock; now is the time, or shortly before. order is the base of a segment to
+// create: now if why is needSegment, ahead of time if why is none, -1 if there is nothing to create. p.End is the log's end
+// if why is needStage.
+func (l *Log) tryAppendLocked(b *Batch, own *stage, now time.Time) (p Placed, order int64, why obstacle, err error) {
 	if err := l.usableLocked(); err != nil {
 		return p, -1, none, err
 	}
 	n := int64(len(b.buf))
 	if n+message.BlankSize > l.segEnd-l.end.Load() {
-		if why, base := l.rollLocked(); why != none {
+		if why, base := l.rollLocked(l.since(now)); why != none {
 			return Placed{End: l.End()}, base, why, nil
 		}
 	}
 	st := own
 	if st == nil {
-		st = l.stageLocked(len(b.buf))
+		st = l.stageLocked(len(b.buf), l.since(now))
 	} else if len(l.full) < l.cfg.Stages {
-		l.enqueueLocked(st)
+		l.enqueueLocked(st, l.since(now))
 	} else {
 		st = nil
 	}
@@ -109,15 +120,15 @@ func (l *Log) tryAppend(b *Batch, own *stage) (p Placed, order int64, why obstac
 		return Placed{End: l.End()}, -1, needStage, nil
 	}
 	at := l.end.Load()
-	now := max(time.Now().UnixMilli(), l.lastTime)
-	b.place(at, now)
+	storeTime := max(now.UnixMilli(), l.lastTime)
+	b.place(at, storeTime)
 	copy(st.buf[st.n:], b.buf)
 	st.n += len(b.buf)
 	st.end = at + n
-	l.lastTime = now
+	l.lastTime = storeTime
 	l.ring.push(b.entries)
 	l.end.Store(at + n)
-	return Placed{message.LogOffset(at), message.LogOffset(at + n), now}, l.orderLocked(), none, nil
+	return Placed{Start: message.LogOffset(at), End: message.LogOffset(at + n), StoreTime: storeTime}, l.orderLocked(), none, nil
 }
 
 func (l *Log) usableLocked() error {
@@ -133,8 +144,8 @@ func (l *Log) usableLocked() error {
 	return nil
 }
 
-// stageLocked returns a stage with room for n bytes at the end of the log, nil when all are full.
-func (l *Log) stageLocked(n int) *stage {
+// stageLocked returns a stage with room for n bytes at the end of the log, nil when all are full. clock is the time for a new one.
+func (l *Log) stageLocked(n int, clock int64) *stage {
 	if st := l.cur; st != nil && len(st.buf)-st.n >= n {
 		return st
 	}
@@ -148,15 +159,15 @@ func (l *Log) stageLocked(n int) *stage {
 	} else {
 		return nil
 	}
-	l.enqueueLocked(st)
+	l.enqueueLocked(st, clock)
 	l.cur = st
 	return st
 }
 
 // enqueueLocked starts st at the end of the log.
-func (l *Log) enqueueLocked(st *stage) {
+func (l *Log) enqueueLocked(st *stage, clock int64) {
 	l.sealLocked()
-	st.seg, st.off, st.end, st.n, st.since = l.seg, l.end.Load(), l.end.Load(), 0, l.clock()
+	st.seg, st.off, st.end, st.n, st.since = l.seg, l.end.Load(), l.end.Load(), 0, clock
 	l.full = append(l.full, st)
 }
 
@@ -165,11 +176,11 @@ func (l *Log) sealLocked() { l.cur = nil }
 
 // rollLocked ends the current segment with a blank record and goes on in the next one, which must be prepared; base is the
 // one to create if it is not.
-func (l *Log) rollLocked() (why obstacle, base int64) {
+func (l *Log) rollLocked(clock int64) (why obstacle, base int64) {
 	left := l.segEnd - l.end.Load()
 	var st *stage
 	if left > 0 {
-		if st = l.stageLocked(message.BlankSize); st == nil {
+		if st = l.stageLocked(message.BlankSize, clock); st == nil {
 			return needStage, -1
 		}
 	}
@@ -271,7 +282,7 @@ func (l *Log) tryAppendRaw(at int64, p []byte) (rest []byte, order int64, why ob
 			l.sealLocked()
 			l.seg, l.segEnd = next, next.End()
 		}
-		st := l.stageLocked(1)
+		st := l.stageLocked(1, l.clock())
 		if st == nil {
 			return p, -1, needStage, nil
 		}
@@ -294,7 +305,9 @@ func (l *Log) RaiseStoreTime(ms int64) {
 }
 
 // clock is a monotonic time, > 0.
-func (l *Log) clock() int64 { return int64(time.Since(l.born)) + 1 }
+func (l *Log) clock() int64 { return l.since(time.Now()) }
+
+func (l *Log) since(now time.Time) int64 { return int64(now.Sub(l.born)) + 1 }
 
 // Busy is the age of the oldest byte that was appended and is not written yet, 0 when there is none.
 func (l *Log) Busy() time.Duration {

@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/epochmq/epochmq/message"
 )
@@ -20,6 +21,8 @@ type Batch struct {
 type Placed struct {
 	Start, End message.LogOffset
 	StoreTime  int64 // ms since the epoch, the same for the whole batch
+
+	Waited time.Duration // for the append lock, a stage or a segment
 }
 
 // NewBatch returns an empty batch for this log.

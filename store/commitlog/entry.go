@@ -39,19 +39,27 @@ func (e *Entry) Fill(rec *message.Record, q *Queue) {
 // properties takes tags, keys and delay level out of encoded properties. A later duplicate of a name wins.
 func (e *Entry) properties(props []byte) {
 	var uniq, keys, tags, delay []byte
-	message.EachProperty(props, func(name, value []byte) bool {
-		switch string(name) {
-		case message.PropUniqKey:
-			uniq = value
-		case message.PropKeys:
-			keys = value
-		case message.PropTags:
-			tags = value
-		case message.PropDelay:
-			delay = value
+	for len(props) > 0 {
+		pair := props
+		if i := bytes.IndexByte(props, message.PropertySeparator); i >= 0 {
+			pair, props = props[:i], props[i+1:]
+		} else {
+			props = nil
 		}
-		return true
-	})
+		switch n := len(pair); { // by the length of the name, so that other names cost next to nothing
+		case n > 5 && pair[4] == message.NameSeparator:
+			switch string(pair[:4]) {
+			case message.PropKeys:
+				keys = pair[5:]
+			case message.PropTags:
+				tags = pair[5:]
+			}
+		case n > 6 && pair[5] == message.NameSeparator && string(pair[:5]) == message.PropDelay:
+			delay = pair[6:]
+		case n > 9 && pair[8] == message.NameSeparator && string(pair[:8]) == message.PropUniqKey:
+			uniq = pair[9:]
+		}
+	}
 	if len(tags) > 0 {
 		e.TagsCode = message.TagsCode(tags)
 	}

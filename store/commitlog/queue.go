@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -39,9 +40,31 @@ func (q *Queue) SetNext(next message.QueueOffset) { q.next.Store(int64(next)) }
 // KeyHash is Java's hashCode of topic#key, the hash under which the index finds the message.
 func (q *Queue) KeyHash(key []byte) int32 { return hashMore(q.prefix, key) }
 
+// Powers of 31 as int32, for eight units of a hash at once.
+const (
+	p2 int32 = 31 * 31
+	p3 int32 = p2 * 31
+	p4 int32 = p3 * 31
+	p5 int32 = p4 * 31
+	p6 int32 = 887503681
+	p7 int32 = 1742810335
+	p8 int32 = -1807454463
+
+	highBits = 0x8080808080808080
+)
+
 // hashMore continues Java's String.hashCode over the UTF-16 units of s.
 func hashMore(h int32, s []byte) int32 {
-	for i := 0; i < len(s); {
+	i := 0
+	for ; i+8 <= len(s); i += 8 { // the products do not wait for each other
+		if binary.LittleEndian.Uint64(s[i:])&highBits != 0 {
+			break
+		}
+		b := s[i : i+8]
+		h = h*p8 + int32(b[0])*p7 + int32(b[1])*p6 + int32(b[2])*p5 + int32(b[3])*p4 +
+			int32(b[4])*p3 + int32(b[5])*p2 + int32(b[6])*31 + int32(b[7])
+	}
+	for i < len(s) {
 		c := s[i]
 		if c < utf8.RuneSelf {
 			h = 31*h + int32(c)

@@ -129,27 +129,37 @@ func (x *Index) Last() message.LogOffset {
 func (x *Index) Put(records []Record) error {
 	x.p.Lock()
 	defer x.p.Unlock()
-	for i := range records {
-		r := &records[i]
-		hashes := r.Hashes
-		for {
-			n := x.add(r, hashes)
-			if hashes = hashes[n:]; len(hashes) == 0 {
-				break
-			}
-			if err := x.makeRoom(); err != nil {
-				return err
-			}
+	for i, key := 0, 0; i < len(records); {
+		var room bool
+		if i, key, room = x.add(records, i, key); room {
+			continue
+		}
+		if err := x.makeRoom(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// add takes as many keys of a record as there is room for. The keys of a record are added together, so that no drain
-// sees a part of them, unless the file is full in between.
-func (x *Index) add(r *Record, hashes []int32) int {
+// putAtOnce is how many records are added under one lock: queries wait for it.
+const putAtOnce = 64
+
+// add adds records from the given one and its key on, and returns where to go on. room is false when there is none.
+func (x *Index) add(records []Record, i, key int) (int, int, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for end := min(i+putAtOnce, len(records)); i < end; i, key = i+1, 0 {
+		r := &records[i]
+		if key += x.addRecordLocked(r, r.Hashes[key:]); key < len(r.Hashes) {
+			return i, key, false
+		}
+	}
+	return i, 0, true
+}
+
+// addRecordLocked takes as many keys of a record as there is room for. The keys of a record are added together, so that no
+// drain sees a part of them, unless the file is full in between.
+func (x *Index) addRecordLocked(r *Record, hashes []int32) int {
 	if r.Log <= x.last {
 		return len(hashes)
 	}
