@@ -25,7 +25,7 @@ import (
 )
 
 // maxPending is how many entries wait in memory before Put writes them itself.
-const maxPending = 1 << 16
+const maxPending = 1 << 17
 
 // ErrClosed is the answer of a closed index.
 var ErrClosed = errors.New("index closed")
@@ -72,7 +72,7 @@ type Index struct {
 	unsynced []string        // files with bytes that are not durable
 	closed   bool
 	spare    *batch
-	slotBuf  []int32
+	linkBuf  []older
 	pageBuf  []byte
 	writeBuf []byte
 
@@ -96,10 +96,10 @@ type file struct {
 type batch struct {
 	base    int32
 	entries []Entry
-	heads   map[int32]int32 // slot -> number of its newest entry
+	heads   heads
 }
 
-func newBatch() *batch { return &batch{base: 1, heads: make(map[int32]int32)} }
+func newBatch() *batch { return &batch{base: 1} }
 
 // Open returns the index over cfg.Dir, still empty: call Load. It creates the folder when it is missing.
 func Open(fsys mappedfile.FS, cfg Config) (*Index, error) {
@@ -180,8 +180,7 @@ func (x *Index) addRecordLocked(r *Record, hashes []int32) int {
 func (x *Index) addLocked(h *Header, hash int32, r *Record) {
 	b := x.pending
 	slot := nonNegative(hash) % x.layout.Slots
-	b.entries = append(b.entries, Entry{Hash: hash, Log: r.Log, Seconds: seconds(h.BeginTime, r.StoreTime), Prev: b.heads[slot]})
-	b.heads[slot] = h.Count
+	b.entries = append(b.entries, Entry{Hash: hash, Log: r.Log, Seconds: seconds(h.BeginTime, r.StoreTime), Prev: b.heads.swap(slot, h.Count)})
 	if h.Count <= 1 {
 		h.BeginTime, h.BeginLog = r.StoreTime, r.Log
 	}

@@ -85,7 +85,7 @@ func (w *walk) snapshot() (files []file, base int32) {
 
 // batch walks the chain of the hash in one batch.
 func (w *walk) batch(b *batch, begin int64) {
-	for n := b.heads[nonNegative(w.q.Hash)%w.x.layout.Slots]; n >= b.base; {
+	for n := b.heads.get(nonNegative(w.q.Hash) % w.x.layout.Slots); n >= b.base; {
 		e := b.entries[n-b.base]
 		if e.Hash == w.q.Hash && w.inTime(begin, e) {
 			w.memory = append(w.memory, e.Log)

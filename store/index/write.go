@@ -32,15 +32,16 @@ func (x *Index) drain() error {
 		return err
 	}
 	x.markUnsynced(name)
-	fresh, err := x.link(b)
+	slots := b.heads.sorted()
+	fresh, err := x.link(b, slots)
 	if err != nil {
 		return err
 	}
 	if err := x.writeEntries(b); err != nil {
 		return err
 	}
-	err = x.eachPage(x.slotBuf, func(slot int32, p []byte) bool {
-		binary.BigEndian.PutUint32(p, uint32(b.heads[slot]))
+	err = x.eachPage(slots, func(slot int32, p []byte) bool {
+		binary.BigEndian.PutUint32(p, uint32(b.heads.get(slot)))
 		return true
 	})
 	if err != nil {
@@ -57,7 +58,7 @@ func (x *Index) drain() error {
 	x.done = State{File: name, Count: x.disk.Count, EndLog: x.disk.EndLog, EndTime: x.disk.EndTime, Last: h.last}
 	x.mu.Unlock()
 	b.entries = b.entries[:0]
-	clear(b.heads)
+	b.heads.clear()
 	x.spare = b
 	return nil
 }
@@ -85,31 +86,37 @@ func (x *Index) takePending() (*batch, string, taken) {
 	return b, f.name, taken{header: f.h, last: x.last}
 }
 
-// link lets the oldest entry of each slot in a batch point to the head on disk and returns how many slots were empty. It
-// leaves the slots, sorted, in slotBuf.
-func (x *Index) link(b *batch) (fresh int32, err error) {
-	x.slotBuf = x.slotBuf[:0]
-	for slot := range b.heads {
-		x.slotBuf = append(x.slotBuf, slot)
-	}
-	slices.Sort(x.slotBuf)
-	err = x.eachPage(x.slotBuf, func(slot int32, p []byte) bool {
+// link lets the oldest entry of each slot in a batch point to the head on disk and returns how many slots were empty.
+func (x *Index) link(b *batch, slots []int32) (fresh int32, err error) {
+	err = x.eachPage(slots, func(slot int32, p []byte) bool {
 		head := int32(binary.BigEndian.Uint32(p))
 		if head <= 0 || head >= b.base {
 			fresh++
 			return false
 		}
-		n := b.heads[slot]
+		n := b.heads.get(slot)
 		for b.entries[n-b.base].Prev >= b.base {
 			n = b.entries[n-b.base].Prev
 		}
-		x.mu.Lock() // queries read the batch
-		b.entries[n-b.base].Prev = head
-		x.mu.Unlock()
+		x.linkBuf = append(x.linkBuf, older{n - b.base, head})
 		return false
 	})
+	for links := range slices.Chunk(x.linkBuf, linkAtOnce) {
+		x.mu.Lock() // queries read the batch
+		for _, l := range links {
+			b.entries[l.entry].Prev = l.prev
+		}
+		x.mu.Unlock()
+	}
+	x.linkBuf = x.linkBuf[:0]
 	return fresh, err
 }
+
+// older is the entry on disk that an entry of the batch, the oldest of its slot, follows.
+type older struct{ entry, prev int32 }
+
+// linkAtOnce is how many entries get their older one under one lock.
+const linkAtOnce = 1024
 
 // writeEntries writes the entries of a batch behind each other.
 func (x *Index) writeEntries(b *batch) error {
