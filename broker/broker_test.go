@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,10 +83,29 @@ func (w *world) ok(code int32, body string, ext ...string) *protocol.Command {
 	return answer
 }
 
+// send stores one message and waits until its queue shows it: an acknowledged message reaches the queue a moment later.
 func (w *world) send(topic, queue, body string) *protocol.Command {
 	w.t.Helper()
-	return w.ok(protocol.ReqSendMessageV2, body, "a", "PG", "b", topic, "c", "TBW102", "d", "4", "e", queue, "f", "0",
+	a := w.ok(protocol.ReqSendMessageV2, body, "a", "PG", "b", topic, "c", "TBW102", "d", "4", "e", queue, "f", "0",
 		"g", "1700000000000", "h", "0", "i", "TAGS\x01TagA\x02KEYS\x01k1\x02UNIQ_KEY\x01"+strings.Repeat("A", 32)+"\x02", "j", "0", "k", "false", "m", "false")
+	at, err := strconv.ParseInt(a.Ext["queueOffset"], 10, 64)
+	require.NoError(w.t, err)
+	w.until(topic, a.Ext["queueId"], at+1)
+	return a
+}
+
+// until waits until a queue holds what lies before offset.
+func (w *world) until(topic, queue string, offset int64) {
+	w.t.Helper()
+	for give := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		a := w.ok(protocol.ReqGetMaxOffset, "", "topic", topic, "queueId", queue)
+		n, err := strconv.ParseInt(a.Ext["offset"], 10, 64)
+		require.NoError(w.t, err)
+		if n >= offset {
+			return
+		}
+		require.True(w.t, time.Now().Before(give), "%s/%s holds %d messages, not %d", topic, queue, n, offset)
+	}
 }
 
 func (w *world) createTopic(name, queues string) {
