@@ -531,6 +531,9 @@ func TestShutdownAnswersWhatWaits(t *testing.T) {
 	}
 	<-started
 	<-started
+	for s.Stats().SlowRunning < 4 {
+		time.Sleep(time.Millisecond)
+	}
 	result := make(chan error, 1)
 	go func() { result <- s.Shutdown(context.Background()) }()
 	for !s.ep.draining.Load() {
