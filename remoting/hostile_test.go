@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,12 +115,14 @@ func TestPartialFramesLeaveRoom(t *testing.T) {
 	}
 }
 
-// When the large answers that nobody reads take too much, their connections are closed at once, and their requests that
-// still wait are not executed.
+// When the large answers that nobody reads take much, requests of their connections are not executed any more; when they
+// take too much, the connections are closed at once.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	class := NewClass("big", 2, 1000, 0)
 	mux := testMux(nil)
+	var executed atomic.Int64
 	mux.Handle(codePart, Slow(class), func(_ *Request, resp *Response) error {
+		executed.Add(1)
 		resp.Body.Bytes = make([]byte, 1<<20)
 		return nil
 	})
@@ -132,11 +135,20 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	for range 10 {
 		dialWire(t, s.Addr()).send(b)
 	}
-	if err := events.until(t, 10, 1); !errors.Is(err, errNotReading) {
-		t.Fatalf("closed because: %v", err)
+	// Whether a connection must be closed depends on how fast the sockets take the first answers; one that is paused has
+	// frames which nobody reads.
+	for give := time.Now().Add(5 * time.Second); s.Stats().SlowPeers == 0 && time.Now().Before(give) && executed.Load()+s.Stats().Overloads < 10*100; {
+		time.Sleep(time.Millisecond)
 	}
 	for s.Stats().SlowRunning > 0 {
 		time.Sleep(time.Millisecond)
+	}
+	if s.Stats().SlowPeers > 0 {
+		if err := events.until(t, 10, 1); !errors.Is(err, errNotReading) {
+			t.Fatalf("closed because: %v", err)
+		}
+	} else if s.Stats().Overloads == 0 {
+		t.Error("every request was executed")
 	}
 	if n := s.ep.answers.Load(); n > 10<<20 {
 		t.Errorf("%d bytes of answers", n)
