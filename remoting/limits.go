@@ -80,6 +80,7 @@ type endpoint struct {
 	answers  atomic.Int64 // bytes of large answers in memory that wait to be written
 	quiet    quietLog
 	wg       sync.WaitGroup // goroutines of connections
+	heaviest func() *Conn   // of a server: the connection with the most bytes that its peer has not read, or nil
 }
 
 func newEndpoint(limits Limits, mux *Mux, log *slog.Logger) *endpoint {

@@ -60,6 +60,7 @@ type Server struct {
 // NewServer makes a server; nothing runs before Start or Serve. events and log may be nil.
 func NewServer(cfg ServerConfig, mux *Mux, events Events, log *slog.Logger) *Server {
 	s := &Server{ep: newEndpoint(cfg.Limits, mux, log), cfg: cfg, events: events, conns: make(map[*Conn]struct{})}
+	s.ep.heaviest = s.heaviest
 	s.ep.server, s.ep.goAway = true, cfg.GoAway
 	if cfg.MapError != nil {
 		s.ep.mapError = cfg.MapError
@@ -176,6 +177,19 @@ func (s *Server) Conns() []*Conn {
 		list = append(list, c)
 	}
 	return list
+}
+
+// heaviest is the connection with the most bytes that its peer has not read, nil when there is none.
+func (s *Server) heaviest() (worst *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := int64(0)
+	for c := range s.conns {
+		if n := c.queued.Load(); n > most {
+			most, worst = n, c
+		}
+	}
+	return worst
 }
 
 func (s *Server) accept(l net.Listener, vip bool) {

@@ -87,7 +87,17 @@ func (c *Conn) reply(form protocol.Form, opaque int32, resp *Response) {
 		releaseAll(extras)
 	}
 	releaseAll(refused)
-	if queued := c.queued.Load(); queued > c.ep.limits.MaxQueued || c.hoards(queued, c.ep.limits.TotalBytes) {
+	switch queued := c.queued.Load(); {
+	case queued > c.ep.limits.MaxQueued:
+		c.dropSlow()
+	case c.hoards(queued, c.ep.limits.TotalBytes):
+		c.ep.heaviest().dropSlow() // c may have come last and read well
+	}
+}
+
+// dropSlow closes the connection because its peer does not read.
+func (c *Conn) dropSlow() {
+	if c != nil && c.Err() == nil {
 		c.ep.stats.slowPeers.Add(1)
 		c.fail(errNotReading)
 	}
