@@ -111,6 +111,7 @@ func (c *Client) Call(ctx context.Context, addr string, cmd *protocol.Command) (
 		defer cancel()
 	}
 	c.dress(addr, cmd)
+	cmd.Language = protocol.LangGo
 	answer, err := c.rpc.Call(ctx, addr, cmd)
 	return answer, c.wrap(addr, answer, err)
 }
