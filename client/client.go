@@ -111,13 +111,13 @@ func (c *Client) Call(ctx context.Context, addr string, cmd *protocol.Command) (
 		defer cancel()
 	}
 	c.dress(addr, cmd)
-	cmd.Language = protocol.LangGo
 	answer, err := c.rpc.Call(ctx, addr, cmd)
 	return answer, c.wrap(addr, answer, err)
 }
 
 // dress puts what is the same in all our requests.
 func (c *Client) dress(addr string, cmd *protocol.Command) {
+	cmd.Language = protocol.LangGo
 	if c.cfg.BinaryHeaders {
 		cmd.Form = protocol.Binary
 	}

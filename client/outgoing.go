@@ -47,7 +47,7 @@ func (o *outgoing) request(q Queue, f *protocol.Ext) *protocol.Command {
 	}
 	f.AddBool("m", o.batch)
 	f.Add("n", q.Broker)
-	return &protocol.Command{Code: o.code, Version: protocol.Version, Language: protocol.LangGo, Fields: f, Body: o.body}
+	return &protocol.Command{Code: o.code, Version: protocol.Version, Fields: f, Body: o.body}
 }
 
 // encode makes a request of a message: properties, id, compression.

@@ -136,7 +136,7 @@ func (c *Client) pull(ctx context.Context, addr string, p *pull) (PullResult, er
 		f.AddInt("maxMsgBytes", int64(p.bytes))
 	}
 	f.Add("bname", p.q.Broker)
-	cmd := &protocol.Command{Code: code, Version: protocol.Version, Language: protocol.LangGo, Fields: f}
+	cmd := &protocol.Command{Code: code, Version: protocol.Version, Fields: f}
 	ctx, cancel := context.WithTimeout(ctx, p.hold+pullMargin)
 	defer cancel()
 	c.dress(addr, cmd)
