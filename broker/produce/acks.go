@@ -94,8 +94,12 @@ func (p *pending) append() {
 	if p.batch.Len() == 0 {
 		return
 	}
-	placed, err := p.h.Store.Append(p.batch)
 	a := p.acks
+	need, err := p.h.need()
+	var placed store.Placed
+	if err == nil {
+		placed, err = p.h.Store.Append(p.batch)
+	}
 	for i := a.placed; i < len(a.list); i++ {
 		k := &a.list[i]
 		if k.err = err; err != nil {
@@ -110,11 +114,14 @@ func (p *pending) append() {
 		if k.noWait {
 			a.writeTo = placed.End
 		} else {
-			a.flushTo = placed.End
+			a.waitFor = placed.End
 		}
 	}
 	if err == nil {
 		a.end = placed.End
+		if a.need == nil { // the first: when a role ended since, its mark has failed, and what came after is not sure either
+			a.need = need
+		}
 	}
 	a.placed = len(a.list)
 	p.batch.Reset()
@@ -133,8 +140,9 @@ func (h *Handler) BatchEnd(conn *remoting.Conn) {
 	p.append()
 	p.countAll()
 	a, parked := p.acks, false
+	sync := h.Store.SyncFlush()
 	switch {
-	case !h.Store.SyncFlush():
+	case !sync:
 		var err error
 		if a.end > 0 {
 			if len(a.list) < fewAcks {
@@ -143,19 +151,32 @@ func (h *Handler) BatchEnd(conn *remoting.Conn) {
 			}
 			err = h.Store.Write(a.end)
 		}
-		a.answer(err, all, protocol.Success)
+		if parked = err == nil && a.need != nil && a.waitFor > 0; !parked {
+			a.answer(err, all, protocol.Success)
+			break
+		}
+		a.answer(nil, onlyNoWait, protocol.Success)
+		a.park(nil)
 	default:
 		if a.writeTo > 0 {
 			a.answer(h.Store.Write(a.writeTo), onlyNoWait, protocol.Success)
 		}
-		if parked = a.flushTo > 0; parked {
-			a.park(h.Store.Flushed(), h.conf.Load().SyncFlushTimeout)
+		if parked = a.waitFor > 0; parked {
+			a.park(h.Store.Flushed())
 			h.Store.Log().FlushSoon() // one write and one flush for all that wait
 		} else {
 			a.answer(nil, all, protocol.Success) // none was stored
 		}
 	}
 	p.giveBack(parked)
+}
+
+// need is what the replicas must do for what is appended now; an error refuses it. Both nil: there are none to wait for.
+func (h *Handler) need() (*watermark.Mark, error) {
+	if h.Replicas == nil {
+		return nil, nil
+	}
+	return h.Replicas.Need()
 }
 
 // ack is one send that waits for its answer.
@@ -182,28 +203,34 @@ type acks struct {
 	placed  int               // list[:placed] was appended
 	end     message.LogOffset // of what was appended; one-way sends have no ack and need the write too
 	writeTo message.LogOffset // the last message that must be written
-	flushTo message.LogOffset // the last message that must be flushed
+	waitFor message.LogOffset // the last message that must be as durable as is configured
+	need    *watermark.Mark   // what the replicas have of the log; nil: nothing is asked of them
 
 	resp    remoting.Response
 	scratch []byte
-	waiter  watermark.Waiter
+	flush   watermark.Waiter // for the disk
+	copies  watermark.Waiter // for the replicas
+	open    atomic.Int32     // waiters that have not passed
+	copied  atomic.Bool      // the replicas have it, or are not asked
 	timer   *time.Timer
-	decided atomic.Bool // by the mark or by the timer
-	failed  error       // what the mark said, set before it is handed to the acker
+	flushIn time.Duration // after the timer has rung for the replicas: how much longer the disk may take
+	decided atomic.Bool   // by a mark or by the timer
+	failed  error         // what the mark said, set before it is handed to the acker
 	code    int32
-	refs    atomic.Int32
+	refs    atomic.Int32 // of the waiters and the timer
 }
 
 func newAcks(h *Handler) *acks {
 	a := &acks{h: h}
-	a.waiter.Done = a.flushed
+	a.flush.Done = a.passed
+	a.copies.Done = a.replicated
 	return a
 }
 
 func (a *acks) reset() {
 	clear(a.list)
 	a.list, a.text, a.logs = a.list[:0], a.text[:0], a.logs[:0]
-	a.placed, a.end, a.writeTo, a.flushTo, a.failed = 0, 0, 0, 0, nil
+	a.placed, a.end, a.writeTo, a.waitFor, a.need, a.failed = 0, 0, 0, 0, nil, nil
 	a.decided.Store(false)
 }
 
@@ -222,24 +249,50 @@ func (a *acks) save(uniq []byte) [2]int32 {
 	return [2]int32{start, int32(len(a.text))}
 }
 
-// park waits for the flushed mark, at most for timeout.
-func (a *acks) park(flushed *watermark.Mark, timeout time.Duration) {
-	a.refs.Store(2)
-	a.waiter.At = int64(a.flushTo)
-	if a.timer == nil {
-		a.timer = time.AfterFunc(timeout, a.timedOut)
-	} else {
-		a.timer.Reset(timeout)
+// park waits for the flushed mark, unless it is nil, and for the replicas' where the batch needs them, each at most for its
+// timeout.
+func (a *acks) park(flushed *watermark.Mark) {
+	c := a.h.conf.Load()
+	n, limit := int32(0), c.SyncFlushTimeout
+	if flushed != nil {
+		n++
 	}
-	flushed.Add(&a.waiter)
+	if a.copied.Store(a.need == nil); a.need != nil {
+		n++
+		limit = c.SlaveTimeout
+	}
+	a.flushIn = 0
+	if flushed != nil && a.need != nil {
+		a.flushIn = max(c.SyncFlushTimeout-c.SlaveTimeout, 0)
+	}
+	a.open.Store(n)
+	a.refs.Store(n + 1)
+	a.flush.At, a.copies.At = int64(a.waitFor), int64(a.waitFor)
+	if a.timer == nil {
+		a.timer = time.AfterFunc(limit, a.timedOut)
+	} else {
+		a.timer.Reset(limit)
+	}
+	need := a.need // a belongs to whoever decides from the first Add on, but for the waiter that is not added yet
+	if flushed != nil {
+		flushed.Add(&a.flush)
+	}
+	if need != nil {
+		need.Add(&a.copies)
+	}
 }
 
-// flushed is called by the flusher: the answers are written by the acker, so that the next flush starts at once.
-func (a *acks) flushed(err error) {
-	if a.timer.Stop() {
-		a.refs.Add(-1)
-	}
-	if a.decided.CompareAndSwap(false, true) {
+func (a *acks) replicated(err error) {
+	a.copied.Store(err == nil)
+	a.passed(err)
+}
+
+// passed is called by whoever moves a mark: the answers are written by the acker, so that a flusher flushes on at once.
+func (a *acks) passed(err error) {
+	if (err != nil || a.open.Add(-1) == 0) && a.decided.CompareAndSwap(false, true) {
+		if a.timer.Stop() {
+			a.refs.Add(-1)
+		}
 		a.failed, a.code = err, protocol.Success
 		a.h.acks.push(a)
 		return
@@ -247,11 +300,21 @@ func (a *acks) flushed(err error) {
 	a.unref()
 }
 
-// timedOut answers FLUSH_DISK_TIMEOUT: the message is stored and its flush goes on.
+// timedOut answers FLUSH_SLAVE_TIMEOUT or FLUSH_DISK_TIMEOUT: the message is stored, its flush and its way to the replicas
+// go on.
 func (a *acks) timedOut() {
+	code := protocol.FlushSlaveTimeout
+	if a.copied.Load() {
+		if d := a.flushIn; d > 0 && !a.decided.Load() {
+			a.flushIn = 0
+			a.timer.Reset(d)
+			return
+		}
+		code = protocol.FlushDiskTimeout
+	}
 	if a.decided.CompareAndSwap(false, true) {
-		a.failed, a.code = nil, protocol.FlushDiskTimeout
-		a.answer(nil, all, protocol.FlushDiskTimeout)
+		a.failed, a.code = nil, code
+		a.answer(nil, all, code)
 	}
 	a.unref()
 }

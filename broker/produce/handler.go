@@ -2,7 +2,7 @@
 //
 // The main type is Handler. broker registers Send to run inline on the connection's loop and BatchEnd to run after every
 // read. Send checks one frame and encodes it into the connection's batch; BatchEnd appends and writes what one read
-// brought, once, and answers; with synchronous flush the answers wait for the flushed mark. So a message costs no
+// brought, once, and answers; with synchronous flush the answers wait for the flushed mark, with replicas for theirs. So a message costs no
 // allocation, no hand-off and a share of a system call. Send never answers success for a message that is less durable
 // than the configuration says.
 package produce
@@ -40,6 +40,7 @@ type Config struct {
 	WaitInQueue       time.Duration // waitTimeMillsInSendQueue
 	PageCacheBusy     time.Duration // osPageCacheBusyTimeOutMills
 	SyncFlushTimeout  time.Duration
+	SlaveTimeout      time.Duration  // slaveTimeout: how long an answer waits for replicas
 	MaxMessageSize    int            // bytes of a body
 	MaxDelayLevel     int32          // number of levels in messageDelayLevel
 	StoreHost         netip.AddrPort // brokerIP1 and listenPort: in message ids
@@ -86,15 +87,23 @@ type Stats interface {
 	DeadLetter(group, topic string)
 }
 
+// Replicas say what an answer waits for beyond this broker.
+type Replicas interface {
+	// Need returns the mark that an offset must pass before success is answered, nil when no replica is asked, or why
+	// nothing is accepted now. Whoever ends a role lets the marks of its term fail.
+	Need() (*watermark.Mark, error)
+}
+
 // Deps are the objects that Handler uses.
 type Deps struct {
-	Store  Store
-	Topics Topics
-	Groups Groups
-	Locks  Locks
-	Door   Door
-	Stats  Stats
-	IDs    *message.UniqIDs // for messages that come without
+	Store    Store
+	Replicas Replicas // nil: this broker has none
+	Topics   Topics
+	Groups   Groups
+	Locks    Locks
+	Door     Door
+	Stats    Stats
+	IDs      *message.UniqIDs // for messages that come without
 }
 
 // Handler serves sends and send-backs. Start before the first request; Close after the last connection has gone.

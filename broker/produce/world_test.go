@@ -74,6 +74,19 @@ func (d testDoor) Put(_ context.Context, m *message.Message) error {
 }
 
 // ordered is the set of groups that hold queue locks.
+// replicas say what a test tells them.
+type replicas struct {
+	mark   atomic.Pointer[watermark.Mark]
+	refuse atomic.Pointer[protocol.Error]
+}
+
+func (r *replicas) Need() (*watermark.Mark, error) {
+	if e := r.refuse.Load(); e != nil {
+		return nil, e
+	}
+	return r.mark.Load(), nil
+}
+
 type ordered struct {
 	mu     sync.Mutex
 	groups map[string]bool
@@ -98,6 +111,7 @@ type world struct {
 	topics *topic.Table
 	groups *group.Configs
 	locks  ordered
+	copies replicas
 	h      *Handler
 	addr   string
 
@@ -106,7 +120,7 @@ type world struct {
 
 func testConfig() Config {
 	return Config{BrokerClusterName: "GoldenCluster", RegionID: "DefaultRegion", TraceOn: true, BrokerPermission: 6, FastFailure: true,
-		WaitInQueue: time.Minute, PageCacheBusy: time.Second, SyncFlushTimeout: 10 * time.Second, MaxMessageSize: 65536,
+		WaitInQueue: time.Minute, PageCacheBusy: time.Second, SyncFlushTimeout: 10 * time.Second, SlaveTimeout: 10 * time.Second, MaxMessageSize: 65536,
 		MaxDelayLevel: 18, StoreHost: storeHost}
 }
 
@@ -138,7 +152,7 @@ func newWorld(t testing.TB, edit ...func(*world, *store.Config)) *world {
 	for _, name := range []string{"GoldenTopic", "GoldenDelay", "GoldenOrder", "GoldenSql", "GoldenReq", "GoldenTx", "GoldenFilter"} {
 		w.topic(name, 4)
 	}
-	w.h = New(testConfig(), Deps{Store: w.st, Topics: w.topics, Groups: w.groups, Locks: &w.locks, Door: testDoor{w.st.Store},
+	w.h = New(testConfig(), Deps{Store: w.st, Replicas: &w.copies, Topics: w.topics, Groups: w.groups, Locks: &w.locks, Door: testDoor{w.st.Store},
 		Stats: noStats{}, IDs: message.NewUniqIDs(storeHost.Addr(), 1)})
 	w.h.Start()
 	t.Cleanup(w.h.Close)

@@ -35,14 +35,14 @@ var ErrUncertain = errors.New("message may be stored")
 // Door stores messages. Its methods may be called from any goroutine and block until the disk has done what is asked.
 type Door struct {
 	store   Store
-	gate    func() error
+	need    func() (*watermark.Mark, error)
 	batches sync.Pool // *store.Batch
 }
 
-// New makes a door. gate is asked before each write, and its error refuses it: a broker that is no master, or stops. nil
-// means open.
-func New(st Store, gate func() error) *Door {
-	d := &Door{store: st, gate: gate}
+// New makes a door. need is asked before each write: its error refuses it, as in a broker that is no master, and its mark
+// says what the replicas have, nil for no replicas. A nil need means open, and no replicas.
+func New(st Store, need func() (*watermark.Mark, error)) *Door {
+	d := &Door{store: st, need: need}
 	d.batches.New = func() any { return st.NewBatch() }
 	return d
 }
@@ -60,8 +60,9 @@ func (d *Door) Put(ctx context.Context, m *message.Message) error {
 // first ones; with an error the next one is the one that failed, or it and some after it are ErrUncertain. When ctx ends
 // the wait, what was appended is ErrUncertain and its flush goes on. The messages belong to the caller throughout.
 func (d *Door) PutAll(ctx context.Context, ms []*message.Message) (n int, err error) {
-	if d.gate != nil {
-		if err := d.gate(); err != nil {
+	var copies *watermark.Mark
+	if d.need != nil {
+		if copies, err = d.need(); err != nil {
 			return 0, err
 		}
 	}
@@ -95,7 +96,7 @@ func (d *Door) PutAll(ctx context.Context, ms []*message.Message) (n int, err er
 	if appended == 0 {
 		return 0, err
 	}
-	if durable := d.await(ctx, end); durable != nil {
+	if durable := d.await(ctx, end, copies); durable != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUncertain, durable)
 	}
 	return appended, err
@@ -117,11 +118,18 @@ func (d *Door) append(b *store.Batch, end message.LogOffset) (message.LogOffset,
 	return p.End, nil
 }
 
-// await returns when what was appended is as durable as it must be.
-func (d *Door) await(ctx context.Context, end message.LogOffset) error {
+// await returns when what was appended is as durable as it must be, here and in the replicas.
+func (d *Door) await(ctx context.Context, end message.LogOffset, copies *watermark.Mark) error {
 	if d.store.SyncFlush() {
 		d.store.Log().FlushSoon()
-		return d.store.Flushed().Wait(ctx, int64(end))
+		if err := d.store.Flushed().Wait(ctx, int64(end)); err != nil {
+			return err
+		}
+	} else if err := d.store.Write(end); err != nil {
+		return err
 	}
-	return d.store.Write(end)
+	if copies == nil {
+		return nil
+	}
+	return copies.Wait(ctx, int64(end))
 }

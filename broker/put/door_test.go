@@ -66,7 +66,7 @@ func TestPut(t *testing.T) {
 func TestGate(t *testing.T) {
 	st := open(t, store.AsyncFlush)
 	closed := errors.New("not the master")
-	d := New(st, func() error { return closed })
+	d := New(st, func() (*watermark.Mark, error) { return nil, closed })
 	require.ErrorIs(t, d.Put(context.Background(), msg(1)), closed)
 	require.Zero(t, st.Log().End())
 }
