@@ -87,8 +87,10 @@ type Stats interface {
 	DeadLetter(group, topic string)
 }
 
-// Replicas say what an answer waits for beyond this broker.
+// Replicas say whether this broker takes messages at all, and what an answer waits for beyond it.
 type Replicas interface {
+	// Accepting returns nil, or why a send is refused before it is looked at, as on a slave. It is asked for every send.
+	Accepting() error
 	// Need returns the mark that an offset must pass before success is answered, nil when no replica is asked, or why
 	// nothing is accepted now. Whoever ends a role lets the marks of its term fail.
 	Need() (*watermark.Mark, error)
@@ -154,6 +156,11 @@ func (h *Handler) Send(req *remoting.Request, resp *remoting.Response) error {
 	c := h.conf.Load()
 	p := h.pendingOf(req.Conn())
 	p.borrow()
+	if h.Replicas != nil {
+		if err := h.Replicas.Accepting(); err != nil {
+			return err
+		}
+	}
 	if err := h.overload(c, p, req); err != nil {
 		return err
 	}

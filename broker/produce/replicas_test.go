@@ -103,3 +103,18 @@ func TestReplicasTermEnds(t *testing.T) {
 		p.Silent(10 * time.Millisecond)
 	}
 }
+
+// A broker that takes no messages says so before it looks at them.
+func TestNotAccepting(t *testing.T) {
+	w := newWorld(t)
+	w.copies.slave.Store(true)
+	p := w.dial()
+	for name, ext := range map[string]map[string]string{"a good send": v2(), "an unknown topic": v2("b", "NoSuchTopic")} {
+		got := p.Call(protocol.ReqSendMessageV2, ext, []byte("x"))
+		require.Equal(t, []any{protocol.SystemBusy, "[REJECTREQUEST]"}, []any{got.Code, got.Remark}, name)
+	}
+	require.Equal(t, protocol.SystemBusy, p.Call(protocol.ReqConsumerSendMsgBack, nil, nil).Code)
+	require.Zero(t, w.stored())
+	w.copies.slave.Store(false)
+	require.Equal(t, protocol.Success, p.Call(protocol.ReqSendMessageV2, v2(), []byte("x")).Code)
+}

@@ -21,6 +21,11 @@ const firstRetryLevel = 3
 // later, or to the dead letters. It waits for the disk; register it as slow.
 func (h *Handler) SendBack(req *remoting.Request, resp *remoting.Response) error {
 	c := h.conf.Load()
+	if h.Replicas != nil {
+		if err := h.Replicas.Accepting(); err != nil {
+			return err
+		}
+	}
 	b, err := decodeBack(req)
 	if err != nil {
 		return err

@@ -78,6 +78,14 @@ func (d testDoor) Put(_ context.Context, m *message.Message) error {
 type replicas struct {
 	mark   atomic.Pointer[watermark.Mark]
 	refuse atomic.Pointer[protocol.Error]
+	slave  atomic.Bool
+}
+
+func (r *replicas) Accepting() error {
+	if r.slave.Load() {
+		return &protocol.Error{Code: protocol.SystemBusy, Remark: "[REJECTREQUEST]"}
+	}
+	return nil
 }
 
 func (r *replicas) Need() (*watermark.Mark, error) {

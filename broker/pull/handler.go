@@ -75,6 +75,7 @@ type Deps struct {
 	Consumers Consumers
 	Offsets   Offsets
 	Stats     Stats
+	Gate      func() error // why every pull is refused now, as on a slave that serves no reads; nil: never
 }
 
 // Handler answers pulls. Start before the first request; Close answers what is parked.
@@ -175,6 +176,11 @@ func (h *Handler) Parked() int { return h.parked.len() }
 
 // Pull is the handler of requests 11 and 361; it does not block.
 func (h *Handler) Pull(req *remoting.Request, resp *remoting.Response) error {
+	if h.Gate != nil {
+		if err := h.Gate(); err != nil {
+			return err
+		}
+	}
 	var r request
 	a := answers.Get().(*answer)
 	plan, err := h.read(req, &r, a, true)

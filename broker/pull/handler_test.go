@@ -551,3 +551,10 @@ func TestPullAllocatesNothing(t *testing.T) {
 	t.Logf("%.3f allocations a pull of 32", per)
 	require.Less(t, per, 1.5) // one object a read is the input buffer of the connection
 }
+
+func TestGate(t *testing.T) {
+	w := newWorld(t)
+	w.h.Gate = func() error { return &protocol.Error{Code: protocol.SystemBusy, Remark: "[REJECTREQUEST] slave"} }
+	got := w.dial().Call(protocol.ReqPullMessage, nil, nil)
+	require.Equal(t, []any{protocol.SystemBusy, "[REJECTREQUEST] slave"}, []any{got.Code, got.Remark})
+}
