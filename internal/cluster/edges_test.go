@@ -14,6 +14,8 @@ var forbidden = []struct{ from, to string }{
 	{"namesrv", "broker"}, {"namesrv", "store"}, {"namesrv", "client"},
 	{"message", "store"}, {"message", "remoting"}, {"conf", "broker"}, {"conf", "store"}, {"conf", "remoting"},
 	{"broker", "client"}, {"broker", "namesrv"},
+	{"controller", "broker"}, {"controller", "namesrv"}, {"controller", "store"}, {"controller", "ha"}, {"controller", "client"},
+	{"controller/machine", "remoting"}, {"controller/machine", "conf"}, {"namesrv", "controller"}, {"broker", "controller"},
 }
 
 // siblings are features of the broker that others may import: data types.
