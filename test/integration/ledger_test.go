@@ -179,7 +179,12 @@ func (l *ledger) check(t *testing.T, addr string, from [queues]int64) (ends [que
 	defer l.mu.Unlock()
 	seen := map[uint64]place{}
 	found, lost := 0, 0
+	var high [queues]int64 // behind the last acknowledged message
+	for p := range l.acked {
+		high[p.queue] = max(high[p.queue], p.offset+1)
+	}
 	for q := 0; q < queues; q++ {
+		awaitQueue(t, c, l.topic, q, high[q])
 		recs, err := pullAll(c, l.topic, q, from[q])
 		if err != nil {
 			t.Fatal(err)
@@ -220,6 +225,21 @@ func (l *ledger) check(t *testing.T, addr string, from [queues]int64) (ends [que
 		t.Fatalf("%d acknowledged messages are lost, %d are there", lost, found)
 	}
 	return ends
+}
+
+// awaitQueue waits until a queue ends at or above an offset: what was just acknowledged reaches it a moment later. When it
+// does not within 30 s, whoever reads the queue will find what is missing.
+func awaitQueue(t *testing.T, c *rawConn, topic string, queue int, end int64) {
+	t.Helper()
+	for give := time.Now().Add(30 * time.Second); time.Now().Before(give); time.Sleep(time.Millisecond) {
+		a, err := c.call(30, map[string]string{"topic": topic, "queueId": strconv.Itoa(queue)}, nil, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := strconv.ParseInt(a.Ext["offset"], 10, 64); err == nil && n >= end {
+			return
+		}
+	}
 }
 
 // checkCommits wants no group offset below the newest acknowledged commit.
