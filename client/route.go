@@ -113,10 +113,11 @@ func orderQueues(topic, conf string) (out []Queue) {
 
 // fetch is one question for a route that several may wait for.
 type fetch struct {
-	begun time.Time
-	done  chan struct{}
-	route *Route
-	err   error
+	begun  time.Time
+	urgent bool // a broker failed: every name server is asked at once
+	done   chan struct{}
+	route  *Route
+	err    error
 }
 
 type topicState struct {
@@ -217,7 +218,7 @@ func (c *Client) RefreshRoute(ctx context.Context, topic string, since time.Time
 	}
 	f := s.flight
 	if f == nil {
-		f = &fetch{begun: time.Now(), done: make(chan struct{})}
+		f = &fetch{begun: time.Now(), urgent: !since.IsZero(), done: make(chan struct{})}
 		if !c.spawn(func() { c.fly(topic, f) }) {
 			c.routes.mu.Unlock()
 			return nil, ErrClosed
@@ -237,7 +238,7 @@ func (c *Client) RefreshRoute(ctx context.Context, topic string, since time.Time
 func (c *Client) fly(topic string, f *fetch) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	fresh, err := c.askRoute(ctx, topic)
+	fresh, err := c.askRoute(ctx, topic, f.urgent)
 	c.routes.mu.Lock()
 	s := c.routes.state(topic)
 	old := s.route
@@ -264,16 +265,105 @@ func (c *Client) fly(topic string, f *fetch) {
 	}
 }
 
-func (c *Client) askRoute(ctx context.Context, topic string) (*Route, error) {
-	answer, err := c.CallNameServer(ctx, protocol.NewRequest(protocol.ReqGetRouteInfoByTopic, map[string]string{"topic": topic}, nil))
+func (c *Client) askRoute(ctx context.Context, topic string, urgent bool) (*Route, error) {
+	cmd := protocol.NewRequest(protocol.ReqGetRouteInfoByTopic, map[string]string{"topic": topic}, nil)
+	if urgent && len(c.ns.addrs) > 1 {
+		return c.newestRoute(ctx, topic, cmd)
+	}
+	answer, err := c.CallNameServer(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
+	data, err := parseRoute(topic, answer)
+	if err != nil {
+		return nil, err
+	}
+	return newRoute(topic, data), nil
+}
+
+func parseRoute(topic string, answer *protocol.Command) (*protocol.TopicRouteData, error) {
 	var data protocol.TopicRouteData
 	if err := fastjson.Unmarshal(answer.Body, &data); err != nil {
 		return nil, fmt.Errorf("read route of %s: %w", topic, err)
 	}
-	return newRoute(topic, &data), nil
+	return &data, nil
+}
+
+// lateAnswers is how long the other name servers may take after the first has answered.
+const lateAnswers = 100 * time.Millisecond
+
+// newestRoute asks every name server at once, since each learns of a new master on its own. Of each broker the answer with
+// the highest epoch of its master counts; without epochs, that of the name server in use.
+func (c *Client) newestRoute(ctx context.Context, topic string, cmd *protocol.Command) (*Route, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		n    int
+		data *protocol.TopicRouteData
+		err  error
+	}
+	current := int(c.ns.current.Load()) % len(c.ns.addrs)
+	results := make(chan result, len(c.ns.addrs))
+	for n, addr := range c.ns.addrs {
+		try := *cmd
+		if !c.spawn(func() {
+			answer, err := c.Call(ctx, addr, &try)
+			var data *protocol.TopicRouteData
+			if err == nil {
+				data, err = parseRoute(topic, answer)
+			}
+			results <- result{n, data, err}
+		}) {
+			return nil, ErrClosed
+		}
+	}
+	var base *protocol.TopicRouteData
+	var refused error
+	var errs []error
+	brokers := map[string]protocol.BrokerData{}
+	var late <-chan time.Time
+	for open := len(c.ns.addrs); open > 0; open-- {
+		var r result
+		select {
+		case r = <-results:
+		case <-late:
+			open = 1
+			continue
+		}
+		if r.err != nil {
+			if code(r.err) >= 0 {
+				refused = r.err // it does not know the topic
+			}
+			errs = append(errs, r.err)
+			continue
+		}
+		if base == nil {
+			timer := time.NewTimer(lateAnswers)
+			defer timer.Stop()
+			late = timer.C
+		}
+		if base == nil || r.n == current {
+			base = r.data
+		}
+		for _, b := range r.data.BrokerDatas {
+			if have, ok := brokers[b.BrokerName]; !ok || b.MasterEpoch > have.MasterEpoch || b.MasterEpoch == have.MasterEpoch && r.n == current {
+				brokers[b.BrokerName] = b
+			}
+		}
+	}
+	switch {
+	case base != nil:
+	case refused != nil:
+		return nil, refused
+	default:
+		return nil, errors.Join(errs...)
+	}
+	merged := *base
+	merged.BrokerDatas = slices.Clone(base.BrokerDatas)
+	for i, b := range merged.BrokerDatas {
+		merged.BrokerDatas[i] = brokers[b.BrokerName]
+	}
+	return newRoute(topic, &merged), nil
 }
 
 // autoCreateQueues is how many queues a producer wishes for a topic that brokers create.

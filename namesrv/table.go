@@ -144,6 +144,9 @@ func (t *Table) Register(r *Registration, now time.Time) (Registered, error) {
 	_, known := g.data.BrokerAddrs[r.ID]
 	g.data.BrokerAddrs[r.ID] = r.Addr
 	lowest, _ := minID(g.data.BrokerAddrs)
+	if r.ID == 0 { // the version of a master's topics carries its epoch; 0 outside of controller mode
+		g.data.MasterEpoch = r.Body.Topics.DataVersion.StateVersion
+	}
 	prime := r.ActingMaster != nil && r.ID != 0 && r.ID == lowest
 	if r.ID == 0 || prime {
 		t.applyTopics(r, g, first || !known, prime)

@@ -34,6 +34,7 @@ type BrokerData struct {
 	Cluster            string           `json:"cluster"`
 	EnableActingMaster bool             `json:"enableActingMaster"`
 	ZoneName           *string          `json:"zoneName"`
+	MasterEpoch        int64            `json:"epochmqMasterEpoch,omitempty"` // ours: of the master in BrokerAddrs, 0 outside of controller mode
 }
 
 // TopicRouteData answers GET_ROUTEINFO_BY_TOPIC. Format: spec remoting, 2.3 and 3.3.
