@@ -330,17 +330,17 @@ func (c *Client) newestRoute(ctx context.Context, topic string, cmd *protocol.Co
 			open = 1
 			continue
 		}
+		if late == nil && (r.err == nil || code(r.err) >= 0) {
+			timer := time.NewTimer(lateAnswers)
+			defer timer.Stop()
+			late = timer.C
+		}
 		if r.err != nil {
 			if code(r.err) >= 0 {
 				refused = r.err // it does not know the topic
 			}
 			errs = append(errs, r.err)
 			continue
-		}
-		if base == nil {
-			timer := time.NewTimer(lateAnswers)
-			defer timer.Stop()
-			late = timer.C
 		}
 		if base == nil || r.n == current {
 			base = r.data
