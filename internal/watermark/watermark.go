@@ -155,8 +155,8 @@ func (m *Mark) insertLocked(w *Waiter) {
 	}
 }
 
-// remove takes a waiter out of the list and reports whether it was still there.
-func (m *Mark) remove(w *Waiter) bool {
+// Remove takes a waiter out of the list and reports whether it was still there; if not, Done was or will be called.
+func (m *Mark) Remove(w *Waiter) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var prev *Waiter
@@ -190,7 +190,7 @@ func (m *Mark) Wait(ctx context.Context, at int64) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		if m.remove(w) {
+		if m.Remove(w) {
 			return ctx.Err()
 		}
 		return <-done
