@@ -14,6 +14,7 @@ var forbidden = []struct{ from, to string }{
 	{"namesrv", "broker"}, {"namesrv", "store"}, {"namesrv", "client"},
 	{"message", "store"}, {"message", "remoting"}, {"conf", "broker"}, {"conf", "store"}, {"conf", "remoting"},
 	{"broker", "client"}, {"broker", "namesrv"},
+	{"ha", "remoting"}, {"ha", "broker"}, {"ha", "conf"}, {"ha", "client"}, {"ha", "namesrv"}, {"ha", "controller"}, {"store", "ha"}, {"remoting", "ha"}, {"message", "ha"},
 	{"controller", "broker"}, {"controller", "namesrv"}, {"controller", "store"}, {"controller", "ha"}, {"controller", "client"},
 	{"controller/machine", "remoting"}, {"controller/machine", "conf"}, {"namesrv", "controller"}, {"broker", "controller"},
 }
