@@ -275,7 +275,7 @@ func (c *Client) dial(ctx context.Context, addr string) (nc net.Conn, secure net
 	if err != nil || c.cfg.TLS == nil {
 		return nc, nil, err
 	}
-	cfg, err := c.cfg.TLS.clientConfig()
+	cfg, err := c.cfg.TLS.ClientConfig()
 	if err == nil {
 		t := tls.Client(nc, cfg)
 		if err = t.HandshakeContext(ctx); err == nil {

@@ -220,9 +220,9 @@ func (o *TLSOptions) serverConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// clientConfig is made for every connection, so that new files are used at once. Names in the server's certificate are not
+// ClientConfig is made for every connection, so that new files are used at once. Names in the server's certificate are not
 // compared with the address: clusters are addressed by IP, and the reference does not compare them either.
-func (o *TLSOptions) clientConfig() (*tls.Config, error) {
+func (o *TLSOptions) ClientConfig() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
 	if o.Client.CertPath != "" && o.Client.KeyPath != "" {
 		cert, err := o.Client.keyPair()

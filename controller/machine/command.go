@@ -114,8 +114,11 @@ func (*Clean) Kind() Kind       { return KindClean }
 func (*Noop) Kind() Kind        { return KindNoop }
 func (*Preregister) Kind() Kind { return KindPreregister }
 
-// FormatError says that a command or a snapshot cannot be read. A newer version is such an error too.
-type FormatError struct{ What string }
+// FormatError says that a command or a snapshot cannot be read.
+type FormatError struct {
+	What  string
+	Newer bool // it is not damaged: a newer program wrote it
+}
 
 func (e *FormatError) Error() string { return e.What }
 
@@ -138,10 +141,10 @@ func Encode(c Command) ([]byte, error) {
 // Decode reads a log entry. The error is a *FormatError.
 func Decode(b []byte) (Command, error) {
 	if len(b) < 2 || len(b) > MaxCommand {
-		return nil, &FormatError{fmt.Sprintf("a command has %d bytes", len(b))}
+		return nil, &FormatError{What: fmt.Sprintf("a command has %d bytes", len(b))}
 	}
 	if b[0] == 0 || b[0] > Version {
-		return nil, &FormatError{fmt.Sprintf("command version %d, this program knows up to %d", b[0], Version)}
+		return nil, &FormatError{What: fmt.Sprintf("command version %d, this program knows up to %d", b[0], Version), Newer: b[0] > Version}
 	}
 	var c Command
 	switch Kind(b[1]) {
@@ -160,10 +163,10 @@ func Decode(b []byte) (Command, error) {
 	case KindPreregister:
 		c = new(Preregister)
 	default:
-		return nil, &FormatError{fmt.Sprintf("command type %d is unknown", b[1])}
+		return nil, &FormatError{What: fmt.Sprintf("command type %d is unknown", b[1]), Newer: true}
 	}
 	if err := json.Unmarshal(b[2:], c); err != nil {
-		return nil, &FormatError{fmt.Sprintf("command of type %d: %v", b[1], err)}
+		return nil, &FormatError{What: fmt.Sprintf("command of type %d: %v", b[1], err)}
 	}
 	return c, nil
 }

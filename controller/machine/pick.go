@@ -98,3 +98,13 @@ func better(a, b Live) bool {
 	}
 	return a.End > b.End
 }
+
+// Outcome tells whom an election would make master, 0 for nobody.
+func (t *Set) Outcome(c *Elect) int64 {
+	preferred := int64(0)
+	if c.Designate && c.ID > 0 {
+		preferred = c.ID
+	}
+	id, _ := t.pick(c.Facts, c.ID, preferred)
+	return id
+}

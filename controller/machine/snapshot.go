@@ -69,7 +69,7 @@ func seal(body []byte) []byte {
 // Restore reads a snapshot. The error is a *FormatError; nothing of a damaged snapshot is used.
 func Restore(b []byte) (*State, Meta, error) {
 	fail := func(format string, args ...any) (*State, Meta, error) {
-		return nil, Meta{}, &FormatError{"snapshot: " + fmt.Sprintf(format, args...)}
+		return nil, Meta{}, &FormatError{What: "snapshot: " + fmt.Sprintf(format, args...)}
 	}
 	if len(b) < len(snapshotMagic)+4 || !bytes.HasPrefix(b, snapshotMagic) {
 		return fail("it does not begin with %s", snapshotMagic)
@@ -83,7 +83,7 @@ func Restore(b []byte) (*State, Meta, error) {
 		return fail("%v", err)
 	}
 	if in.Schema < 1 || in.Schema > Schema {
-		return fail("schema %d, this program knows up to %d", in.Schema, Schema)
+		return nil, Meta{}, &FormatError{What: fmt.Sprintf("snapshot: schema %d, this program knows up to %d", in.Schema, Schema), Newer: in.Schema > Schema}
 	}
 	s := New()
 	for name, j := range in.Sets {
