@@ -65,6 +65,12 @@ var (
 	ErrProtocol  = errors.New("peer broke the replication protocol")
 	// ErrRefused is what AutoConfig.Alter wraps when the controller has looked at the proposal and will not apply it.
 	ErrRefused = errors.New("the controller refused the change of the in-sync set")
+	// ErrNoHistory is a log that has no history in common with its master's: it has to be copied again as a whole.
+	ErrNoHistory = errors.New("no common history with the master")
+	// ErrCommitted is a cut that would drop committed bytes and that nobody allows.
+	ErrCommitted = errors.New("the master lacks committed bytes of this log")
+	// ErrStale is a master that is older than what is known.
+	ErrStale = errors.New("the master is of an older epoch")
 )
 
 // MasterConfig is what both kinds of master need.
