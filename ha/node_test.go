@@ -29,6 +29,7 @@ const testSegment = 4 << 10
 // testLog is a log in memory, and a guard of the order in which replication may do things to it.
 type testLog struct {
 	*commitlog.Log
+	sim    *mappedfile.Sim
 	queue  *commitlog.Queue
 	before func(at message.LogOffset, n int) // of AppendRaw
 	cuts   []message.LogOffset
@@ -45,7 +46,7 @@ func openLog(t testing.TB, sim *mappedfile.Sim, segment int64, flush time.Durati
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	return &testLog{Log: l, queue: commitlog.NewQueue("T", 0, 0)}
+	return &testLog{Log: l, sim: sim, queue: commitlog.NewQueue("T", 0, 0)}
 }
 
 func (l *testLog) ViewAt(from message.LogOffset, limit int) (commitlog.View, error) {
@@ -124,8 +125,9 @@ func same(t testing.TB, a, b *testLog, to message.LogOffset) {
 
 var quietly = slog.New(slog.DiscardHandler)
 
-func tempEpochs(t testing.TB, l Log) *epoch.File {
-	f, err := epoch.Open(mappedfile.NewSim(2), "/store/epochFileCheckpoint", l.Min(), l.End())
+// tempEpochs is the history of a log, kept beside it.
+func tempEpochs(t testing.TB, l *testLog) *epoch.File {
+	f, err := epoch.Open(l.sim, "/store/epochFileCheckpoint", l.Min(), l.End())
 	require.NoError(t, err)
 	return f
 }
@@ -139,10 +141,18 @@ type controller struct {
 	asked   int
 	fail    func(p syncset.Proposal) error // before anything is changed
 	lose    bool                           // apply, but lose the answer
+	slow    time.Duration                  // how long an answer takes
 }
 
 func (c *controller) alter(epoch int32) func(context.Context, syncset.Proposal) (syncset.Agreed, error) {
 	return func(_ context.Context, p syncset.Proposal) (syncset.Agreed, error) {
+		c.mu.Lock()
+		slow := c.slow
+		c.mu.Unlock()
+		if slow > 0 {
+			time.Sleep(slow)
+			defer time.Sleep(slow)
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.asked++
@@ -199,19 +209,39 @@ type node struct {
 	follow *AutoFollower
 	config func(*AutoFollowerConfig)
 	allAck bool
+	sync   bool // everybody acknowledges what is on disk
 	min    int
 }
 
 func newNode(t testing.TB, network *pipenet.Network, id int64) *node {
 	n := &node{t: t, id: id, net: network, addr: fmt.Sprintf("127.0.0.%d:10912", id), allAck: true, min: 1}
-	n.log = newLog(t, testSegment, 500*time.Millisecond)
-	n.epochs = tempEpochs(t, n.log)
-	n.log.before = func(at message.LogOffset, size int) {
-		_, _, ok := n.epochs.List().Find(at + message.LogOffset(size) - 1)
-		require.True(t, ok, "bytes at %d before their epoch", at)
-	}
+	n.open(mappedfile.NewSim(uint64(id)))
 	n.serve()
 	return n
+}
+
+func (n *node) open(sim *mappedfile.Sim) {
+	n.log = openLog(n.t, sim, testSegment, 500*time.Millisecond)
+	_, err := n.log.Recover(0, func(rec *message.Record) error { return nil })
+	require.NoError(n.t, err)
+	n.epochs = tempEpochs(n.t, n.log)
+	n.log.before = func(at message.LogOffset, size int) {
+		_, _, ok := n.epochs.List().Find(at + message.LogOffset(size) - 1)
+		require.True(n.t, ok, "bytes at %d before their epoch", at)
+	}
+}
+
+// restart kills the process, or cuts the power, and opens what is left. Confirmed is what a checkpoint brings back.
+func (n *node) restart(power bool) {
+	n.rest()
+	confirmed := message.LogOffset(n.log.Confirmed().Load())
+	sim := n.log.sim.Kill()
+	if power {
+		sim = n.log.sim.Crash()
+	}
+	require.NoError(n.t, n.log.Close())
+	n.open(sim)
+	n.log.SetConfirmed(min(confirmed, n.log.End()))
 }
 
 func (n *node) serve() {
@@ -257,7 +287,7 @@ func (n *node) promote(c *controller, epoch int32) {
 	require.NoError(n.t, err)
 	n.lead, err = NewAutoMaster(AutoConfig{
 		MasterConfig: MasterConfig{Log: n.log, Logger: quietly}, Self: n.id, Epoch: epoch, Epochs: n.epochs, Agreed: agreed,
-		MinInSync: n.min, AllAck: n.allAck, Alter: c.alter(epoch), Poll: c.poll,
+		MinInSync: n.min, AllAck: n.allAck, SyncFlush: n.sync, Alter: c.alter(epoch), Poll: c.poll,
 	})
 	require.NoError(n.t, err)
 	n.lead.Start()
@@ -267,7 +297,7 @@ func (n *node) promote(c *controller, epoch int32) {
 func (n *node) copyFrom(m *node, epoch int32) {
 	if n.follow == nil {
 		n.rest()
-		cfg := AutoFollowerConfig{FollowerConfig: FollowerConfig{Log: n.log, Dial: n.dial, Logger: quietly}, ID: n.id, Epochs: n.epochs}
+		cfg := AutoFollowerConfig{FollowerConfig: FollowerConfig{Log: n.log, Dial: n.dial, AckFlushed: n.sync, Logger: quietly}, ID: n.id, Epochs: n.epochs}
 		if n.config != nil {
 			n.config(&cfg)
 		}
