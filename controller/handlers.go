@@ -391,8 +391,11 @@ func (c *Controller) heartbeat(req *remoting.Request, resp *remoting.Response) e
 	if b.silence <= 0 {
 		b.silence = defaultSilence
 	}
-	if c.live.heartbeat(k, b, req.Conn(), time.Now()) {
+	came, sooner := c.live.heartbeat(k, b, req.Conn(), time.Now())
+	if sooner {
 		c.kick()
+	}
+	if came {
 		c.look(k.set)
 	}
 	if t == nil || req.Oneway() {

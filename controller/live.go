@@ -63,9 +63,10 @@ type liveTable struct {
 
 func newLiveTable() *liveTable { return &liveTable{m: map[brokerKey]*entry{}} }
 
-// heartbeat notes a heartbeat and says whether the broker was not alive before. The newest one counts in everything, also
-// when epoch or end went down: the broker restarted or cut its log.
-func (l *liveTable) heartbeat(k brokerKey, b beat, conn any, now time.Time) (came bool) {
+// heartbeat notes a heartbeat and says whether the broker was not alive before, and whether it may be silent for less long
+// than expire was told. The newest one counts in everything, also when epoch or end went down: the broker restarted or cut
+// its log.
+func (l *liveTable) heartbeat(k brokerKey, b beat, conn any, now time.Time) (came, sooner bool) {
 	b.silence = min(max(b.silence, minSilence), maxSilence)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +76,9 @@ func (l *liveTable) heartbeat(k brokerKey, b beat, conn any, now time.Time) (cam
 		l.m[k] = e
 	}
 	came = e.state != alive
+	sooner = came || now.Add(b.silence).Before(e.deadline())
 	*e = entry{beat: b, known: true, state: alive, last: now, conn: conn}
-	return came
+	return came, sooner
 }
 
 // touch notes another sign of life of a broker that sent no heartbeat yet.

@@ -55,6 +55,9 @@ type group struct {
 	stores []*Stores // of a group in memory; nil: on disk, in dirs
 	dirs   []string
 	all    []*Controller // nil: not running
+
+	dial     dialer // of a group on a network in memory
+	replicas []*replica
 }
 
 func newGroup(t testing.TB, n int, opts func(i int, o *Options)) *group {
@@ -70,7 +73,7 @@ func newGroup(t testing.TB, n int, opts func(i int, o *Options)) *group {
 
 // newPipeGroup is a group in memory on a network in memory, for tests in fake time.
 func newPipeGroup(t testing.TB, network *pipenet.Network, n int) *group {
-	g := &group{t: t, all: make([]*Controller, n), keys: map[string]string{"controllerDLegerGroup": "group1"}}
+	g := &group{t: t, dial: network.Dial, all: make([]*Controller, n), keys: map[string]string{"controllerDLegerGroup": "group1"}}
 	for i := range n {
 		addr := "127.0.0.1:" + strconv.Itoa(9878+10*i)
 		g.addrs = append(g.addrs, addr)
@@ -85,20 +88,25 @@ func newPipeGroup(t testing.TB, network *pipenet.Network, n int) *group {
 	return g
 }
 
+// make makes a controller that is not started.
+func (g *group) make(i int) *Controller {
+	keys := map[string]string{"controllerDLegerPeers": g.peers, "controllerDLegerSelfId": "n" + strconv.Itoa(i), "controllerStorePath": g.dirs[i]}
+	for k, v := range g.keys {
+		keys[k] = v
+	}
+	o := Options{Settings: settings(g.t, keys), Log: quiet}
+	if g.opts != nil {
+		g.opts(i, &o)
+	}
+	c, err := New(o)
+	require.NoError(g.t, err)
+	return c
+}
+
 func (g *group) start(list ...int) {
 	for _, i := range list {
-		keys := map[string]string{"controllerDLegerPeers": g.peers, "controllerDLegerSelfId": "n" + strconv.Itoa(i), "controllerStorePath": g.dirs[i]}
-		for k, v := range g.keys {
-			keys[k] = v
-		}
-		o := Options{Settings: settings(g.t, keys), Log: quiet}
-		if g.opts != nil {
-			g.opts(i, &o)
-		}
-		c, err := New(o)
-		require.NoError(g.t, err)
-		g.all[i] = c
-		require.NoError(g.t, c.Start())
+		g.all[i] = g.make(i)
+		require.NoError(g.t, g.all[i].Start())
 	}
 }
 
@@ -114,32 +122,20 @@ func (g *group) stop() {
 // leader waits for the one that leads.
 func (g *group) leader() (i int, c *Controller) {
 	g.t.Helper()
-	require.Eventually(g.t, func() bool {
+	g.eventually(func() bool {
 		for i, c = range g.all {
 			if c != nil && c.IsLeader() {
 				return true
 			}
 		}
 		return false
-	}, 20*time.Second, 2*time.Millisecond, "nobody leads")
+	}, "nobody leads")
 	return i, c
 }
 
 // fast shortens Raft's times for tests on real sockets.
 func fast(cfg *raft.Config) {
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 150*time.Millisecond, 150*time.Millisecond, 100*time.Millisecond
-}
-
-// call sends a request and waits for its answer.
-func call(t testing.TB, client *remoting.Client, addr string, code int32, ext map[string]string, body string) *protocol.Command {
-	t.Helper()
-	var b []byte
-	if body != "" {
-		b = []byte(body)
-	}
-	got, err := client.Call(t.Context(), addr, protocol.NewRequest(code, ext, b))
-	require.NoError(t, err)
-	return got
 }
 
 // brokers answers notifications under any address, and notes them.

@@ -25,9 +25,26 @@ func (s *Stores) repair(log *slog.Logger) error {
 	if err := s.removeUnfinished(); err != nil {
 		return err
 	}
-	best, damaged, err := s.newest(log)
+	best, bad, err := s.newest(log)
 	if err != nil {
 		return err
+	}
+	if err := s.check(best, bad, log); err != nil {
+		return err // with everything as it was: a second start must not find it in order
+	}
+	for _, m := range bad {
+		if err := s.quarantine(m.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check compares snapshots, log and votes.
+func (s *Stores) check(best *raft.SnapshotMeta, bad []*raft.SnapshotMeta, log *slog.Logger) error {
+	damaged := uint64(0) // last entry in a damaged snapshot
+	for _, m := range bad {
+		damaged = max(damaged, m.Index)
 	}
 	first, err := s.Log.FirstIndex()
 	if err != nil {
@@ -38,7 +55,7 @@ func (s *Stores) repair(log *slog.Logger) error {
 		return fmt.Errorf("last index of the log in %s: %w", s.root, err)
 	}
 	empty := last == 0
-	if term, err := s.Stable.GetUint64([]byte("CurrentTerm")); (err != nil || term == 0) && (best != nil || damaged || !empty) {
+	if term, err := s.Stable.GetUint64([]byte("CurrentTerm")); (err != nil || term == 0) && (best != nil || damaged > 0 || !empty) {
 		return &DamageError{s.root, "there are snapshots but no votes: raft.db was lost"}
 	}
 	for i := first; !empty && i <= last; i++ {
@@ -46,13 +63,19 @@ func (s *Stores) repair(log *slog.Logger) error {
 			return &DamageError{s.root, fmt.Sprintf("entry %d of the log cannot be read: %v", i, err)}
 		}
 	}
+	from := uint64(0)
+	if best != nil {
+		from = best.Index
+	}
 	switch {
-	case best == nil && (damaged && empty || !empty && first > 1):
-		return &DamageError{s.root, fmt.Sprintf("no snapshot is readable, and the log begins at entry %d", first)}
-	case best == nil || empty:
+	case damaged > last:
+		return &DamageError{s.root, fmt.Sprintf("a damaged snapshot reached to entry %d; the newest readable one ends at %d (0: none), and the log at %d", damaged, from, last)}
+	case empty:
 		return nil
-	case first > best.Index+1:
-		return &DamageError{s.root, fmt.Sprintf("the newest readable snapshot ends at entry %d, and the log begins at entry %d", best.Index, first)}
+	case first > from+1:
+		return &DamageError{s.root, fmt.Sprintf("the newest readable snapshot ends at entry %d (0: there is none), and the log begins at entry %d", from, first)}
+	case best == nil:
+		return nil
 	}
 	drop := last < best.Index
 	if first <= best.Index && !drop {
@@ -71,28 +94,25 @@ func (s *Stores) repair(log *slog.Logger) error {
 	return nil
 }
 
-// newest is the newest snapshot that can be read, nil for none. Damaged ones above it are moved out of Raft's sight.
-func (s *Stores) newest(log *slog.Logger) (best *raft.SnapshotMeta, damaged bool, err error) {
+// newest is the newest snapshot that can be read, nil for none, and the damaged ones above it.
+func (s *Stores) newest(log *slog.Logger) (best *raft.SnapshotMeta, bad []*raft.SnapshotMeta, err error) {
 	list, err := s.Snapshots.List()
 	if err != nil {
-		return nil, false, fmt.Errorf("list snapshots in %s: %w", s.root, err)
+		return nil, nil, fmt.Errorf("list snapshots in %s: %w", s.root, err)
 	}
 	for _, m := range list {
 		err := s.verify(m.ID)
 		if err == nil {
-			return m, damaged, nil
+			return m, bad, nil
 		}
 		var format *machine.FormatError
 		if errors.As(err, &format) && format.Newer {
-			return nil, false, fmt.Errorf("snapshot %s in %s: %w", m.ID, s.root, err)
+			return nil, nil, fmt.Errorf("snapshot %s in %s: %w", m.ID, s.root, err)
 		}
-		damaged = true
-		log.Error("a snapshot is damaged and put aside", "folder", s.root, "snapshot", m.ID, "error", err)
-		if err := s.quarantine(m.ID); err != nil {
-			return nil, false, err
-		}
+		bad = append(bad, m)
+		log.Error("a snapshot is damaged", "folder", s.root, "snapshot", m.ID, "error", err)
 	}
-	return nil, damaged, nil
+	return nil, bad, nil
 }
 
 // verify reads a snapshot as a restart would.
@@ -105,6 +125,7 @@ func (s *Stores) verify(id string) error {
 	return errors.Join(err, r.Close())
 }
 
+// quarantine moves a snapshot out of Raft's sight.
 func (s *Stores) quarantine(id string) error {
 	if s.root == "" {
 		return &DamageError{"in memory", "snapshot " + id + " is damaged"}

@@ -17,6 +17,9 @@ import (
 // enqueueTimeout bounds how long a command may wait for Raft to take it.
 const enqueueTimeout = 3 * time.Second
 
+// barrierPause is between two attempts of a new leader to see its log applied.
+const barrierPause = 50 * time.Millisecond
+
 var errNotLeader = &protocol.Error{Code: protocol.ControllerNotLeader, Remark: "The controller is not in leader state"}
 
 // term is one period in which this controller leads: leases, elections and the watch over sets end with it.
@@ -86,13 +89,14 @@ func (t *term) run() {
 		if err == nil && r.CurrentTerm() == t.number {
 			break
 		}
-		if err == nil {
-			continue // it was lost and won again meanwhile
-		}
 		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown) {
 			return
 		}
+		// Without an error leadership was lost and won again meanwhile. A leader that hands over refuses at once.
 		t.c.log.Warn("a new leader waits for its log", "error", err)
+		if t.outlast(time.Now().Add(barrierPause)) != nil {
+			return
+		}
 	}
 	t.since = time.Now()
 	if !t.publish() {
