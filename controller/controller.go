@@ -64,7 +64,8 @@ type Controller struct {
 	err    error
 
 	mu       sync.Mutex
-	stopping bool // guarded by mu, which term.publish and term.end hold too: spawn starts nothing more
+	stopping bool           // guarded by mu, which term.publish and term.end hold too: spawn starts nothing more, use gives nothing
+	users    sync.WaitGroup // callers of use; grows under mu
 
 	failOnce sync.Once
 	failure  chan error // holds one error, see Failed
@@ -93,7 +94,7 @@ func New(opts Options) (*Controller, error) {
 		notify: make(chan bool, 16), wake: make(chan struct{}, 1), failure: make(chan error, 1)}
 	c.cfg.Store(&cfg)
 	c.fsm = newFSM(c.fail)
-	c.reads = &verifier{raft: c.raft.Load}
+	c.reads = &verifier{use: c.use}
 	c.door = &doorman{hosts: c.hosts, look: net.DefaultResolver.LookupIPAddr}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	opts.Settings.Forbid("configBlackList", "configStorePath", "rocketmqHome")
@@ -264,6 +265,7 @@ func (c *Controller) stop(gently bool) error {
 	c.stopping = true
 	c.mu.Unlock()
 	c.cancel()
+	c.users.Wait()
 	if c.node != nil {
 		errs = append(errs, c.node.close())
 	}
@@ -280,6 +282,19 @@ func (c *Controller) spawn(fn func()) {
 	if !c.stopping {
 		c.wg.Go(fn)
 	}
+}
+
+// use gives Raft to a caller that will wait for it to answer; done must be called then. r is nil when there is none any more.
+// A Raft that is shut down forgets some of those who wait for what it had already taken, so stop lets them all go before.
+// While it runs it answers in any case: a leader that cannot reach the others steps down.
+func (c *Controller) use() (r *raft.Raft, done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r = c.raft.Load(); c.stopping || r == nil {
+		return nil, func() {}
+	}
+	c.users.Add(1)
+	return r, c.users.Done
 }
 
 // lead opens and ends terms as Raft tells. It only switches: what takes time runs in the term.

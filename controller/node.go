@@ -154,17 +154,22 @@ func (n *node) snapshots() {
 	for {
 		select {
 		case <-n.c.fsm.many:
+			if err := n.snapshot(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+				n.c.log.Warn("a snapshot was not taken", "error", err)
+			}
 		case <-n.c.ctx.Done():
 			return
 		}
-		r := n.c.raft.Load()
-		if r == nil {
-			continue
-		}
-		if err := r.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
-			n.c.log.Warn("a snapshot was not taken", "error", err)
-		}
 	}
+}
+
+func (n *node) snapshot() error {
+	r, done := n.c.use()
+	defer done()
+	if r == nil {
+		return nil
+	}
+	return r.Snapshot().Error()
 }
 
 // handOver gives leadership to another controller, so that the group need not wait for a missing one.

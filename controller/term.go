@@ -80,19 +80,14 @@ func (t *term) confirm(fn func(error)) {
 // run waits until everything committed before was applied, publishes the term, and then watches over the sets.
 func (t *term) run() {
 	for {
-		r := t.c.raft.Load()
-		if r == nil || t.ctx.Err() != nil {
-			return
-		}
-		t.number = r.CurrentTerm()
-		err := r.Barrier(10 * time.Second).Error()
-		if err == nil && r.CurrentTerm() == t.number {
+		err := t.barrier()
+		if err == nil {
 			break
 		}
-		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown) {
+		if t.ctx.Err() != nil || errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown) {
 			return
 		}
-		// Without an error leadership was lost and won again meanwhile. A leader that hands over refuses at once.
+		// A leader that hands over refuses at once.
 		t.c.log.Warn("a new leader waits for its log", "error", err)
 		if t.outlast(time.Now().Add(barrierPause)) != nil {
 			return
@@ -105,6 +100,23 @@ func (t *term) run() {
 	t.c.log.Info("controller leads", "id", t.c.self.ID)
 	t.greet()
 	t.watch()
+}
+
+// barrier waits until everything committed before was applied, in one term of Raft, and notes which.
+func (t *term) barrier() error {
+	r, done := t.c.use()
+	defer done()
+	if r == nil || t.ctx.Err() != nil {
+		return raft.ErrRaftShutdown
+	}
+	t.number = r.CurrentTerm()
+	if err := r.Barrier(10 * time.Second).Error(); err != nil {
+		return err
+	}
+	if r.CurrentTerm() != t.number {
+		return errors.New("leadership was lost and won again meanwhile")
+	}
+	return nil
 }
 
 // greet does what the leader before may have left undone: ids of the configuration, and telling brokers of their masters.
@@ -140,7 +152,8 @@ func (t *term) propose(cmd machine.Command) (machine.Result, error) {
 	if err != nil {
 		return machine.Result{}, &protocol.Error{Code: protocol.ControllerInvalidRequest, Remark: err.Error()}
 	}
-	r := t.c.raft.Load()
+	r, done := t.c.use()
+	defer done()
 	if r == nil || t.ctx.Err() != nil {
 		return machine.Result{}, errNotLeader
 	}

@@ -8,7 +8,7 @@ import (
 
 // verifier asks a majority whether this controller still leads, once for everybody who asks at the same time.
 type verifier struct {
-	raft func() *raft.Raft
+	use func() (r *raft.Raft, done func()) // see Controller.use
 
 	mu      sync.Mutex
 	waiting []func(error) // guarded by mu
@@ -46,9 +46,11 @@ func (v *verifier) run() {
 		}
 		v.mu.Unlock()
 		var err error = errNotLeader
-		if r := v.raft(); r != nil && r.VerifyLeader().Error() == nil {
+		r, done := v.use()
+		if r != nil && r.VerifyLeader().Error() == nil {
 			err = nil
 		}
+		done()
 		for _, fn := range list {
 			fn(err)
 		}
