@@ -132,6 +132,12 @@ func (w *world) step() {
 		}
 		n.restart(n.sync && w.rng.IntN(2) == 0)
 		w.join(n)
+	case k < 14 && n.sync: // the power of all fails
+		for _, o := range w.nodes {
+			o.restart(true)
+		}
+		w.leader = nil
+		w.elect()
 	case k < 15:
 		w.elect()
 	case k < 16:
@@ -210,5 +216,7 @@ func (w *world) settle() {
 	}
 	w.look()
 	require.Len(w.t, w.committed, int(end))
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
 	require.True(w.t, slices.IsSortedFunc(w.c.history, func(a, b syncset.Agreed) int { return int(a.SetEpoch - b.SetEpoch) }))
 }

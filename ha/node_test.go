@@ -221,7 +221,7 @@ func newNode(t testing.TB, network *pipenet.Network, id int64) *node {
 }
 
 func (n *node) open(sim *mappedfile.Sim) {
-	n.log = openLog(n.t, sim, testSegment, 500*time.Millisecond)
+	n.log = openLog(n.t, sim, testSegment, time.Duration(2*n.id-1)*100*time.Millisecond)
 	_, err := n.log.Recover(0, func(rec *message.Record) error { return nil })
 	require.NoError(n.t, err)
 	n.epochs = tempEpochs(n.t, n.log)
