@@ -1,0 +1,5 @@
+//go:build race
+
+package ha
+
+func init() { raceEnabled = true }
