@@ -12,6 +12,7 @@ import (
 
 	"github.com/epochmq/epochmq/broker"
 	"github.com/epochmq/epochmq/conf"
+	"github.com/epochmq/epochmq/controller"
 	"github.com/epochmq/epochmq/namesrv"
 )
 
@@ -39,6 +40,10 @@ func TestSamples(t *testing.T) {
 			return err
 		}
 		n++
+		if strings.HasPrefix(path, "controller/") {
+			checkControllerSample(t, path)
+			return nil
+		}
 		set := brokerSet(t)
 		require.NoError(t, set.Load(path), path)
 		require.Empty(t, set.Unknown(), path)
@@ -48,7 +53,23 @@ func TestSamples(t *testing.T) {
 		require.NoError(t, c.Validate(), path)
 		return nil
 	}))
-	require.GreaterOrEqual(t, n, 4)
+	require.GreaterOrEqual(t, n, 11)
+}
+
+func checkControllerSample(t *testing.T, path string) {
+	t.Helper()
+	set := conf.New(quiet)
+	inNamesrv := strings.HasPrefix(filepath.Base(path), "namesrv")
+	if inNamesrv {
+		require.NoError(t, set.Register(new(namesrv.Config)))
+	}
+	require.NoError(t, set.Register(new(controller.Config)))
+	require.NoError(t, set.Load(path), path)
+	require.Empty(t, set.Unknown(), path)
+	require.Equal(t, inNamesrv, set.Given("enableControllerInNamesrv"), path)
+	var c controller.Config
+	set.Value(&c)
+	require.NoError(t, c.Validate(), path)
 }
 
 // javaListing reads what mqadmin prints for a server's settings.

@@ -25,7 +25,7 @@ type Config struct {
 	WaitSecondsForService             int   `property:"waitSecondsForService" default:"45" live:"true" effect:"honoured"`
 	ScanNotActiveBrokerInterval       int64 `property:"scanNotActiveBrokerInterval" default:"5000" effect:"none: silent brokers are dropped at the very instant"`
 	UnRegisterBrokerQueueCapacity     int   `property:"unRegisterBrokerQueueCapacity" default:"3000" effect:"none: brokers are dropped at once, without a queue"`
-	EnableControllerInNamesrv         bool  `property:"enableControllerInNamesrv" default:"false" effect:"none: refused, see Validate"`
+	EnableControllerInNamesrv         bool  `property:"enableControllerInNamesrv" default:"false" effect:"honoured"`
 	EnableShutdownGracefully          bool  `property:"enableShutdownGracefully" default:"false" effect:"honoured"`
 	ShutdownWaitTimeSeconds           int   `property:"shutdownWaitTimeSeconds" default:"30" effect:"none: stopping waits for answers under way, at most 5 s"`
 
@@ -59,8 +59,6 @@ func (c *Config) table() TableConfig {
 // Validate refuses what the name server cannot do.
 func (c *Config) Validate() error {
 	switch {
-	case c.EnableControllerInNamesrv:
-		return fmt.Errorf("enableControllerInNamesrv=true: this version has no controller yet; set it to false")
 	case c.ListenPort < 0 || c.ListenPort > 65535:
 		return fmt.Errorf("listenPort=%d: a port is between 1 and 65535, or 0 for any free one", c.ListenPort)
 	case c.WaitSecondsForService < 0:

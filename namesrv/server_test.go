@@ -330,7 +330,7 @@ func TestConfig(t *testing.T) {
 		require.Equal(t, []any{protocol.NoPermission, "Can not update config in black list."}, []any{a.Code, a.Remark}, key)
 	}
 	require.Equal(t, protocol.SystemError, update("waitSecondsForService=soon").Code)
-	require.Equal(t, protocol.SystemError, update("enableControllerInNamesrv=true").Code)
+	require.Equal(t, protocol.SystemError, update("listenPort=70000").Code)
 	require.Contains(t, string(p.Call(protocol.ReqGetNamesrvConfig, nil, nil).Body), "\nenableTopicList=false\n")
 	require.Equal(t, protocol.Success, update("").Code)
 }

@@ -18,7 +18,7 @@ func TestLaunchers(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "with blank")
 	bin := filepath.Join(home, "bin")
 	require.NoError(t, os.MkdirAll(bin, 0o755))
-	for _, name := range []string{"mqnamesrv", "mqbroker", "mqshutdown"} {
+	for _, name := range []string{"mqnamesrv", "mqbroker", "mqcontroller", "mqshutdown"} {
 		b, err := os.ReadFile(filepath.Join("../../bin", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), b, 0o755))
@@ -45,6 +45,13 @@ func TestLaunchers(t *testing.T) {
 	require.NoError(t, err, out)
 	require.Equal(t, real+"\n[namesrv]\n[-p]\n", out)
 
+	out, err = sh(home, "bin/mqcontroller", "-c", "f")
+	require.NoError(t, err, out)
+	require.Equal(t, real+"\n[controller]\n[-c]\n[f]\n", out)
+
+	out, err = sh(home, "bin/mqshutdown", "controller")
+	require.Error(t, err)
+	require.Equal(t, "No mqcontroller running.\n", out)
 	out, err = sh(home, "bin/mqshutdown", "broker")
 	require.Error(t, err)
 	require.Equal(t, "No mqbroker running.\n", out)

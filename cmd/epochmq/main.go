@@ -1,4 +1,4 @@
-// Command epochmq is the whole product in one binary: name server, broker, a development server that is both, tools to produce, consume
+// Command epochmq is the whole product in one binary: name server, broker, controller, a development server that is both, tools to produce, consume
 // and administrate, and the inspector of store folders. This package parses flags, loads configuration, constructs and waits; the work is
 // in the packages that it joins. Each subcommand has a file of its own. Only this package touches signals and the garbage collector.
 //
@@ -128,7 +128,7 @@ Exit codes:  0 done, 1 failed, 2 wrong usage`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return misuse("run '"+cmd.CommandPath()+" --help'", "%w", err)
 	})
-	root.AddCommand(newDevCommand(), newNamesrvCommand(), newBrokerCommand(), newProduceCommand(), newConsumeCommand(), newTopicCommand(), newGroupCommand(), newInspectCommand(), newDemoCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newNamesrvCommand(), newBrokerCommand(), newControllerCommand(), newProduceCommand(), newConsumeCommand(), newTopicCommand(), newGroupCommand(), newInspectCommand(), newDemoCommand(), newVersionCommand())
 	return root
 }
 

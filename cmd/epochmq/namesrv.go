@@ -2,10 +2,12 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/epochmq/epochmq/conf"
+	"github.com/epochmq/epochmq/controller"
 	"github.com/epochmq/epochmq/namesrv"
 )
 
@@ -17,6 +19,7 @@ func newNamesrvCommand() *cobra.Command {
 		Use:   "namesrv",
 		Short: "Run a name server",
 		Long: `Run a name server until SIGTERM or SIGINT. Keys of the file given with -c are those of RocketMQ's name server.
+With enableControllerInNamesrv=true a controller runs in the same process, with the controller's keys of the same file.
 An environment variable EPOCHMQ_LISTENPORT (EPOCHMQ_ and the key in capitals) overrides the file.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -25,15 +28,18 @@ An environment variable EPOCHMQ_LISTENPORT (EPOCHMQ_ and the key in capitals) ov
 				return err
 			}
 			defer stop()
-			set := conf.New(log)
-			if err := set.Register(new(namesrv.Config)); err != nil {
-				return err
-			}
-			if err := cf.load(set); err != nil {
+			set, both, err := namesrvSettings(&cf, log)
+			if err != nil {
 				return err
 			}
 			if cf.listing() {
 				return cf.print(cmd.OutOrStdout(), set)
+			}
+			var c *controller.Controller
+			if both {
+				if c, err = newController(set, log); err != nil {
+					return err
+				}
 			}
 			s, err := namesrv.New(namesrv.Options{Settings: set, Log: log})
 			if err != nil {
@@ -43,7 +49,14 @@ An environment variable EPOCHMQ_LISTENPORT (EPOCHMQ_ and the key in capitals) ov
 				err = errors.Join(err, s.Close())
 				return explainPort(err, "set listenPort in the file given with -c, or EPOCHMQ_LISTENPORT")
 			}
-			return untilStopped(cmd.Context(), log, s.Close)
+			if !both {
+				return untilStopped(cmd.Context(), log, s.Close)
+			}
+			if err := startController(c); err != nil {
+				return errors.Join(err, s.Close())
+			}
+			ctx, failed := untilFailed(cmd.Context(), c)
+			return untilStopped(ctx, log, func() error { return errors.Join(failed(), c.Close(), s.Close()) })
 		},
 	}
 	fl := cmd.Flags()
@@ -55,4 +68,29 @@ An environment variable EPOCHMQ_LISTENPORT (EPOCHMQ_ and the key in capitals) ov
 	_ = fl.MarkHidden("namesrvAddr")
 	sf.add(fl, "info")
 	return cmd
+}
+
+// namesrvSettings loads the settings of a name server; both says that they are those of a controller too, in the same process.
+func namesrvSettings(cf *configFlags, log *slog.Logger) (set *conf.Set, both bool, err error) {
+	load := func(log *slog.Logger, components ...any) error {
+		set = conf.New(log)
+		for _, c := range components {
+			if err := set.Register(c); err != nil {
+				return err
+			}
+		}
+		return cf.load(set)
+	}
+	// What the first look warns of may be a key of the controller.
+	var cfg namesrv.Config
+	if err := load(slog.New(slog.DiscardHandler), &cfg); err != nil {
+		return nil, false, err
+	}
+	set.Value(&cfg)
+	components := []any{new(namesrv.Config)}
+	if both = cfg.EnableControllerInNamesrv; both {
+		components = append(components, new(controller.Config))
+	}
+	err = load(log, components...)
+	return set, both, err
 }

@@ -42,6 +42,8 @@ var importantKeys = map[string]bool{
 	"fileReservedTime": true, "diskMaxUsedSpaceRatio": true, "haListenPort": true, "enableControllerMode": true, "useTLS": true,
 	"kvConfigPath": true, "configStorePath": true, "supportActingMaster": true, "notifyMinBrokerIdChanged": true,
 	"orderMessageEnable": true, "enableControllerInNamesrv": true, "productEnvName": true,
+	"controllerType": true, "controllerDLegerGroup": true, "controllerDLegerPeers": true, "controllerDLegerSelfId": true, "controllerStorePath": true,
+	"enableElectUncleanMaster": true, "notifyBrokerRoleChanged": true,
 }
 
 // print lists settings: key=value lines with -p and -m; with --keys one line for each that also says its default and effect.
