@@ -49,8 +49,11 @@ func (a *Acks) Mark(n int) *watermark.Mark {
 	return m
 }
 
-// Fail ends the term for everybody who waits; only the first call counts.
+// Fail ends the term for everybody who waits; only the first call counts. nil stands for ErrClosed.
 func (a *Acks) Fail(err error) {
+	if err == nil {
+		err = ErrClosed
+	}
 	a.mu.Lock()
 	if a.err == nil {
 		a.err = err

@@ -199,3 +199,46 @@ func TestTwoConnections(t *testing.T) {
 		require.NoError(t, k.Close())
 	})
 }
+
+// TestShortHistory: bytes below the whole history are copied as epoch 0, and the next comparison finds the rest.
+func TestShortHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, c := pipenet.New(), &controller{epoch: 5}
+		a, b := newNode(t, network, 1), newNode(t, network, 2)
+		defer closeAll([]*node{a, b})
+		old := a.log.fill(t, 30, "a")
+		require.NoError(t, a.epochs.Append(epoch.Entry{Epoch: 5, Start: old}))
+		mid := a.log.fill(t, 30, "b")
+		e := c.elect(1)
+		a.promote(c, e)
+		end := a.log.fill(t, 5, "c")
+		b.copyFrom(a, e)
+		want := epoch.List{{Epoch: 0, Start: 0}, {Epoch: 5, Start: old}, {Epoch: 6, Start: mid}}
+		for range 2 {
+			until(t, time.Second, func() bool { return b.log.Confirmed().Load() == int64(end) })
+			same(t, a.log, b.log, end)
+			require.Equal(t, want, b.epochs.List())
+			require.Empty(t, b.log.cuts)
+			b.rest()
+			end = a.log.fill(t, 5, "d")
+			b.copyFrom(a, e)
+		}
+	})
+}
+
+// TestPatience: a follower that hears of a master before that one is ready is not late for long.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, late := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond} {
+			network, c := pipenet.New(), &controller{}
+			a, b := newNode(t, network, 1), newNode(t, network, 2)
+			b.copyFrom(a, 1)
+			time.Sleep(late)
+			start := time.Now()
+			a.promote(c, c.elect(1))
+			until(t, time.Second, func() bool { return len(c.members()) == 2 })
+			require.Less(t, time.Since(start), late/2+25*time.Millisecond)
+			closeAll([]*node{a, b})
+		}
+	})
+}

@@ -14,9 +14,10 @@ import (
 	"github.com/epochmq/epochmq/message"
 )
 
-// Times of a follower. The longest pause is RocketMQ's only one.
+// Times of a follower. The longest pause is RocketMQ's only one. The shortest ones matter: a follower often hears of a new
+// master before that one is ready.
 const (
-	shortestPause = 50 * time.Millisecond
+	shortestPause = 20 * time.Millisecond
 	longestPause  = 5 * time.Second
 	dialTimeout   = 3 * time.Second
 	readBuffer    = 256 << 10
@@ -161,7 +162,7 @@ func (d *dialer) run() {
 		if d.sleep(pause) {
 			pause = shortestPause
 		} else {
-			pause = min(2*pause, longestPause)
+			pause = min(pause+pause/2, longestPause)
 		}
 	}
 }

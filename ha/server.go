@@ -35,6 +35,7 @@ type Server struct {
 	lis    net.Listener
 	master atomic.Pointer[Master]
 	wg     sync.WaitGroup
+	done   chan struct{}
 
 	mu      sync.Mutex
 	started bool
@@ -58,7 +59,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for replicas: %w", err)
 	}
-	return &Server{cfg: cfg, lis: lis, conns: make(map[net.Conn]string), hosts: make(map[string]int)}, nil
+	return &Server{cfg: cfg, lis: lis, done: make(chan struct{}), conns: make(map[net.Conn]string), hosts: make(map[string]int)}, nil
 }
 
 // Addr is where the server listens.
@@ -96,6 +97,7 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	var err error
 	if first {
+		close(s.done)
 		err = s.lis.Close()
 	}
 	s.wg.Wait()
@@ -112,20 +114,18 @@ func (s *Server) accept() {
 			s.admit(c)
 			continue
 		}
-		if errors.Is(err, net.ErrClosed) || s.isClosed() {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		// Usually there is no descriptor left; the listener stays usable.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.cfg.Logger.Warn("accept replica", "err", err, "pause", pause)
-		time.Sleep(pause)
+		select {
+		case <-s.done:
+			return
+		case <-time.After(pause):
+		}
 	}
-}
-
-func (s *Server) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // admit gives a connection to the master, or closes it.
