@@ -36,26 +36,39 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 
 // connect makes a client and asks a name server for the brokers once, so that a wrong address is said at once and clearly.
 func (f *clientFlags) connect(cmd *cobra.Command) (*client.Client, *protocol.ClusterInfo, error) {
-	var servers []string
-	for a := range strings.SplitSeq(f.nameServers, ";") {
-		if a = strings.TrimSpace(a); a != "" {
-			servers = append(servers, a)
-		}
-	}
-	level := slog.LevelError + 4 // nothing: what matters is returned
-	if f.verbose {
-		level = slog.LevelDebug
-	}
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-	c, err := client.New(client.Config{NameServers: servers, RequestTimeout: f.timeout, Logger: log})
+	c, err := f.dial(cmd)
 	if err != nil {
-		return nil, nil, misuse("give -n host:port", "%w", err)
+		return nil, nil, err
 	}
 	info, err := clusterInfo(cmd.Context(), c)
 	if err != nil {
 		return nil, nil, errors.Join(f.explain(err), c.Close())
 	}
 	return c, info, nil
+}
+
+// addressList takes host:port;host:port apart.
+func addressList(text string) (list []string) {
+	for a := range strings.SplitSeq(text, ";") {
+		if a = strings.TrimSpace(a); a != "" {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// dial makes a client, which asks nobody yet.
+func (f *clientFlags) dial(cmd *cobra.Command) (*client.Client, error) {
+	level := slog.LevelError + 4 // nothing: what matters is returned
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	c, err := client.New(client.Config{NameServers: addressList(f.nameServers), RequestTimeout: f.timeout, Logger: log})
+	if err != nil {
+		return nil, misuse("give -n host:port", "%w", err)
+	}
+	return c, nil
 }
 
 func clusterInfo(ctx context.Context, c *client.Client) (*protocol.ClusterInfo, error) {

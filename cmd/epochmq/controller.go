@@ -16,7 +16,7 @@ func newControllerCommand() *cobra.Command {
 	var cf configFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Run a controller, which elects the masters of broker sets",
+		Short: "Run a controller, which elects the masters of broker sets, or ask one",
 		Long: `Run a controller until SIGTERM or SIGINT. It elects the masters of broker sets and keeps what it decides in a group of one
 or more controllers, of which a majority must run. Keys of the file given with -c are those of RocketMQ's controller:
 controllerDLegerGroup names the group, controllerDLegerPeers lists it (n0-127.0.0.1:9878;n1-...), and controllerDLegerSelfId
@@ -58,6 +58,7 @@ Exit code: 1 also when the controller had to stop because it cannot read what th
 	fl.BoolVarP(&cf.important, "printImportantConfig", "m", false, "print the important settings as key=value and exit")
 	fl.BoolVar(&cf.keys, "keys", false, "print every key with its default and what it does here, and exit")
 	sf.add(fl, "info")
+	cmd.AddCommand(newControllerStatusCommand(), newControllerMetadataCommand(), newControllerConfigCommand())
 	return cmd
 }
 

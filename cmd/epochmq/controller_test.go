@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,51 @@ func TestControllerFailures(t *testing.T) {
 	r = run(t, "", "controller", "-c", files[0])
 	require.Equal(t, exitFailure, r.code)
 	require.Contains(t, r.errOut, "or change the address of this controller in controllerDLegerPeers")
+	require.Zero(t, stop())
+}
+
+func TestControllerVerbs(t *testing.T) {
+	files, addrs := controllerFiles(t, 1, "")
+	_, stop := background(t, "controller leads", "controller", "-c", files[0])
+	p := wiretest.Dial(t, addrs[0])
+	name := func(more ...string) map[string]string {
+		m := map[string]string{"clusterName": "c", "brokerName": "b"}
+		for i := 0; i < len(more); i += 2 {
+			m[more[i]] = more[i+1]
+		}
+		return m
+	}
+	for id := 1; id <= 2; id++ {
+		addr := fmt.Sprint("127.0.0.1:1091", id)
+		require.Zero(t, p.Call(protocol.ReqControllerApplyBrokerID, name("appliedBrokerId", fmt.Sprint(id), "registerCheckCode", addr+";1"), nil).Code)
+		require.Zero(t, p.Call(protocol.ReqControllerRegisterBroker, name("brokerId", fmt.Sprint(id), "brokerAddress", addr), nil).Code)
+	}
+	require.Zero(t, p.Call(protocol.ReqControllerElectMaster, name("brokerId", "1"), nil).Code)
+
+	require.JSONEq(t, `[{"broker":"b","id":1,"addr":"127.0.0.1:10911","master":true,"inSync":true,"alive":true,"masterEpoch":1,"syncStateSetEpoch":1},
+		{"broker":"b","id":2,"addr":"127.0.0.1:10912","master":false,"inSync":false,"alive":true,"masterEpoch":1,"syncStateSetEpoch":1}]`,
+		ok(t, "", "controller", "status", "-a", addrs[0], "-b", "b", "-b", "unknown", "-o", "json"))
+	require.Contains(t, ok(t, "", "controller", "status", "-a", "127.0.0.1:1;"+addrs[0], "-b", "b"), "MASTER EPOCH")
+	require.JSONEq(t, fmt.Sprintf(`[{"id":"n0","addr":%q,"group":"g","leader":%q,"state":"leader"}]`, addrs[0], addrs[0]), ok(t, "", "controller", "metadata", "-a", addrs[0], "-o", "json"))
+	require.Regexp(t, `(?m)^enableElectUncleanMaster +false$`, ok(t, "", "controller", "config", "-a", addrs[0]))
+	require.JSONEq(t, `{"enableElectUncleanMaster":"true"}`, ok(t, "", "controller", "config", "-a", addrs[0], "--set", "enableElectUncleanMaster=true", "-o", "json"))
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	require.Contains(t, string(text), "enableElectUncleanMaster=true")
+
+	for args, says := range map[string]string{
+		"status -a 127.0.0.1:1 -b b":               "no controller answers at 127.0.0.1:1",
+		"status -a " + addrs[0] + " -n [::1]:1":    "no name server answers at [::1]:1",
+		"config -a " + addrs[0] + " --set x=1":     "--set x names no key; 'epochmq controller --keys'",
+		"config -a " + addrs[0] + " --set x":       "--set x has no value",
+		"metadata -a ;":                            "no controller is named; give -a host:port",
+		"metadata -a " + addrs[0] + " -o markdown": "output form",
+	} {
+		r := run(t, "", append([]string{"controller"}, strings.Fields(args)...)...)
+		require.NotZero(t, r.code, args)
+		require.Contains(t, r.errOut, says, args)
+	}
+	require.NoError(t, p.Conn.Close())
 	require.Zero(t, stop())
 }
 
