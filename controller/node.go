@@ -89,7 +89,7 @@ func (n *node) open(bootstrap bool) error {
 	if n.closed {
 		return errClosed
 	}
-	l := &layer{Listener: n.listener, done: make(chan struct{}), preface: raftPreface, group: groupHash(n.c.config().Group()), dial: n.c.dial(),
+	l := &layer{Listener: n.listener, done: make(chan struct{}), log: n.c.log, preface: raftPreface, group: groupHash(n.c.config().Group()), dial: n.c.dial(),
 		tls: n.c.tlsDial(), trusted: n.c.door.trusted, addr: n.c.self.Raft, conns: map[net.Conn]struct{}{}}
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: l, MaxPool: 3, Timeout: rpcTimeout, Logger: n.log, MsgpackUseNewTimeFormat: true})
 	cfg := n.raftConfig()

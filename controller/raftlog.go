@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -17,6 +19,11 @@ func raftLog(log *slog.Logger) hclog.Logger {
 
 type sink struct{ log *slog.Logger }
 
+// repeated are lines that Raft writes for every attempt to reach a controller that is down, and for every connection that
+// such a one leaves behind. That it is down is said by another line, once.
+var repeated = []string{"failed to appendEntries to", "failed to heartbeat to", "failed to pipeline appendEntries", "failed to start pipeline replication to",
+	"failed to make requestVote RPC", "failed to flush response", "failed to decode incoming command"}
+
 // Accept implements hclog.SinkAdapter.
 func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	at := slog.LevelDebug // of what Raft tells at info, an operator needs little
@@ -24,7 +31,9 @@ func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	case hclog.Warn:
 		at = slog.LevelWarn
 	case hclog.Error:
-		at = slog.LevelError
+		if at = slog.LevelError; slices.ContainsFunc(repeated, func(s string) bool { return strings.HasPrefix(msg, s) }) {
+			at = slog.LevelDebug
+		}
 	}
 	if !s.log.Enabled(context.Background(), at) {
 		return

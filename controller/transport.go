@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -44,6 +45,7 @@ type layer struct {
 	trusted func(net.Addr) error
 	addr    string // of this controller, as the others call it
 	done    chan struct{}
+	log     *slog.Logger
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{} // guarded by mu: accepted and open
@@ -157,6 +159,7 @@ func (g *greeted) Read(b []byte) (int, error) {
 
 func (g *greeted) check() error {
 	if err := g.layer.trusted(g.RemoteAddr()); err != nil {
+		g.layer.log.Warn("a connection of Raft is refused", "error", err)
 		return err
 	}
 	if err := g.SetReadDeadline(time.Now().Add(prefaceTimeout)); err != nil {
@@ -170,7 +173,9 @@ func (g *greeted) check() error {
 		}
 	}
 	if got != g.layer.group {
-		return fmt.Errorf("%s belongs to another controller group", g.RemoteAddr())
+		err := fmt.Errorf("%s belongs to another controller group", g.RemoteAddr())
+		g.layer.log.Warn("a connection of Raft is refused", "error", err)
+		return err
 	}
 	return g.SetReadDeadline(time.Time{})
 }
