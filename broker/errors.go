@@ -25,7 +25,7 @@ func mapError(err error) (code int32, remark string) {
 	case errors.Is(err, store.ErrIllegal), errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrPropertiesTooLong):
 		return protocol.MessageIllegal, "the message is illegal, maybe msg body or properties length not matched. " + err.Error()
 	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrDiskFull),
-		errors.Is(err, store.ErrNotWritable), errors.Is(err, store.ErrNotReadable):
+		errors.Is(err, store.ErrNotWritable), errors.Is(err, store.ErrNotMaster), errors.Is(err, store.ErrNotReadable):
 		return protocol.ServiceNotAvailable, "service not available now. It may be caused by one of the following reasons: the broker's disk is full, the store has failed or is closing: " + err.Error()
 	}
 	return protocol.SystemError, err.Error()

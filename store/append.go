@@ -89,12 +89,16 @@ func (s *Store) Flush(to message.LogOffset) error { return s.mapErr(s.log.Flush(
 // Busy is how long the oldest appended and unwritten byte has been waiting.
 func (s *Store) Busy() time.Duration { return s.log.Busy() }
 
-// Writable returns why an append would be refused now, nil when it would not: *FencedError, *DiskFullError, ErrClosed.
+// Writable returns why an append would be refused now, nil when it would not: *FencedError, *DiskFullError, ErrNotMaster,
+// ErrClosed.
 func (s *Store) Writable() error { return s.writable() }
 
 func (s *Store) writable() error {
 	if s.closed.Load() {
 		return ErrClosed
+	}
+	if err := s.notMaster(); err != nil {
+		return err
 	}
 	f := s.flags.load()
 	if f.Writable() {
@@ -124,6 +128,11 @@ func (s *Store) mapErr(err error) error {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
 	case errors.Is(err, commitlog.ErrClosed):
 		return ErrClosed
+	case errors.Is(err, commitlog.ErrFollowing):
+		if cause := s.notMaster(); cause != nil {
+			return cause
+		}
+		return ErrNotMaster
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func (s *Store) passDispatch() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), deletePatience)
 	defer cancel()
-	if err := s.d.done.Wait(ctx, min(int64(end), s.visible())); err != nil && ctx.Err() == nil {
+	if err := s.d.looked.Wait(ctx, min(int64(end), s.visible())); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil

@@ -27,7 +27,11 @@ const (
 type dispatcher struct {
 	s    *Store
 	done *watermark.Mark // log offset dispatched
-	turn sync.Mutex      // held over one round; taken before the locks of queues and index. Callbacks run without it
+	// looked is done, or the end of a part of a record that starts there: raw bytes and confirm offsets come in pieces of any
+	// length.
+	looked *watermark.Mark
+	steps  sync.Mutex // held by run while it looks at the log, and by who cuts it; taken before turn
+	turn   sync.Mutex // held over one round; taken before the locks of queues and index. Callbacks run without it
 
 	buf      []commitlog.Entry
 	entries  int // dispatched since run last looked
@@ -45,7 +49,7 @@ type dispatcher struct {
 
 func newDispatcher(s *Store) *dispatcher {
 	d := &dispatcher{
-		s: s, done: watermark.New(0), buf: make([]commitlog.Entry, dispatchBatch), arrivals: make([]Arrival, 0, arrivalKeep),
+		s: s, done: watermark.New(0), looked: watermark.New(0), buf: make([]commitlog.Entry, dispatchBatch), arrivals: make([]Arrival, 0, arrivalKeep),
 		stop: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	for i := range d.waits {
@@ -73,7 +77,7 @@ func (d *dispatcher) run() {
 			time.Sleep(left)
 			limit = max(limit, message.LogOffset(d.source().Load()))
 		}
-		if err := d.upTo(limit); err != nil {
+		if err := d.step(limit); err != nil {
 			d.s.fence(fmt.Errorf("dispatch: %w", err))
 			return
 		}
@@ -83,6 +87,13 @@ func (d *dispatcher) run() {
 		}
 		d.entries = 0
 	}
+}
+
+// step dispatches up to limit, or to where the log was cut meanwhile.
+func (d *dispatcher) step(limit message.LogOffset) error {
+	d.steps.Lock()
+	defer d.steps.Unlock()
+	return d.upTo(min(limit, message.LogOffset(d.source().Load())))
 }
 
 // roundPause is the least time between two rounds, busyPause after one of many entries. A message that comes alone is
@@ -95,16 +106,15 @@ const (
 
 var errStopped = errors.New("dispatcher stopped")
 
-// await returns a limit above done, as soon as there is one.
+// await returns a limit above what was looked at, as soon as there is one.
 func (d *dispatcher) await() (message.LogOffset, error) {
-	pos := d.done.Load()
 	for {
 		select {
 		case <-d.stop:
 			return 0, errStopped
 		default:
 		}
-		mark := d.source()
+		mark, pos := d.source(), d.looked.Load()
 		if to := mark.Load(); to > pos {
 			return message.LogOffset(to), nil
 		}
@@ -133,6 +143,19 @@ type dispatchWait struct {
 	queued atomic.Bool
 }
 
+// moveTo makes pos, at or below where it stood, the place where dispatching goes on. Called with steps and turn held; the
+// marks it waits for are lower already.
+func (d *dispatcher) moveTo(pos message.LogOffset) {
+	d.done.Reset(int64(pos))
+	d.looked.Reset(int64(pos))
+	for i, mark := range []*watermark.Mark{d.s.log.Confirmed(), d.s.log.Written()} {
+		if w := &d.waits[i]; mark.Remove(&w.Waiter) { // it waits for an offset that may be far above
+			w.queued.Store(false)
+		}
+	}
+	d.wakeUp(nil)
+}
+
 func (d *dispatcher) wakeUp(error) {
 	select {
 	case d.wake <- struct{}{}:
@@ -148,7 +171,7 @@ func (d *dispatcher) source() *watermark.Mark {
 	return d.s.log.Confirmed()
 }
 
-// upTo dispatches everything below limit.
+// upTo dispatches all whole records below limit.
 func (d *dispatcher) upTo(limit message.LogOffset) error {
 	for {
 		select {
@@ -164,19 +187,26 @@ func (d *dispatcher) upTo(limit message.LogOffset) error {
 				return err
 			}
 		case gap > pos:
-			if err := d.scan(pos, gap); err != nil {
+			at, err := d.scan(pos, gap)
+			if err != nil {
 				return err
 			}
+			if at < gap {
+				d.looked.Advance(int64(gap))
+				return nil
+			}
 		default:
+			d.looked.Advance(int64(limit))
 			return nil
 		}
 	}
 }
 
-// scan reads what the ring did not keep. Damage below a confirmed offset cannot be passed over: messages behind it would
-// get visible without it. It fences.
-func (d *dispatcher) scan(from, to message.LogOffset) error {
+// scan reads what the ring did not keep, and returns where the first record starts that reaches above to, or to. Damage
+// below a confirmed offset cannot be passed over: messages behind it would get visible without it. It fences.
+func (d *dispatcher) scan(from, to message.LogOffset) (message.LogOffset, error) {
 	n := 0
+	following := d.s.following.Load() != nil
 	at, err := d.s.log.Scan(from, to, func(rec *message.Record) error {
 		q, err := d.s.lateQueue(rec.Topic, rec.QueueID)
 		if errors.Is(err, ErrIllegal) {
@@ -186,6 +216,9 @@ func (d *dispatcher) scan(from, to message.LogOffset) error {
 		if err != nil {
 			return err
 		}
+		if following && takesOffset(rec.SysFlag) {
+			q.SetNext(rec.QueueOffset + 1)
+		}
 		d.buf[n].Fill(rec, q)
 		if n++; n < len(d.buf) {
 			return nil
@@ -194,17 +227,26 @@ func (d *dispatcher) scan(from, to message.LogOffset) error {
 		return d.round(d.buf, rec.LogOffset+message.LogOffset(rec.Size))
 	})
 	if err != nil {
-		return err
+		return at, err
 	}
 	if n > 0 || at > message.LogOffset(d.done.Load()) {
 		if err := d.round(d.buf[:n], at); err != nil {
-			return err
+			return at, err
 		}
 	}
-	if at < to { // a record reaches above to: nothing is confirmed but whole records, so this is damage
-		return fmt.Errorf("record at %d reaches above the confirmed offset %d", at, to)
+	if part := to - at; part > largestRecord || part > 0 && !following && !d.s.o.ManualConfirm {
+		return at, fmt.Errorf("record at %d reaches above the confirmed offset %d", at, to)
 	}
-	return nil
+	return at, nil
+}
+
+// largestRecord is more than any configuration lets a record have: a part that is longer is damage.
+const largestRecord = 256 << 20
+
+// takesOffset says whether a message with these flags takes a queue offset: prepared and rolled back ones take none.
+func takesOffset(sysFlag int32) bool {
+	t := sysFlag & message.TransactionMask
+	return t == 0 || t == message.TransactionCommit
 }
 
 // round gives entries to queues and index, moves done to end and tells who waits for arrivals.
@@ -215,6 +257,7 @@ func (d *dispatcher) round(entries []commitlog.Entry, end message.LogOffset) err
 	raise(&d.s.count.dispatchMaxBatch, int64(len(entries)))
 	d.entries += len(entries)
 	d.done.Advance(int64(end))
+	d.looked.Advance(int64(end))
 	fn := d.s.onArrival.Load()
 	for i := range d.arrivals {
 		if fn != nil {
@@ -248,7 +291,7 @@ func (d *dispatcher) apply(entries []commitlog.Entry) error {
 
 // enqueue notes an entry for its queue. Prepared and rolled back messages belong to no queue.
 func (d *dispatcher) enqueue(e *commitlog.Entry, i int, levels []int64) {
-	if t := e.SysFlag & message.TransactionMask; t != 0 && t != message.TransactionCommit {
+	if !takesOffset(e.SysFlag) {
 		return
 	}
 	if e.DelayLevel > 0 {
@@ -372,7 +415,7 @@ func (f *refiller) record(rec *message.Record) error {
 	if f.tick != nil {
 		f.tick(rec)
 	}
-	if t := rec.SysFlag & message.TransactionMask; t != 0 && t != message.TransactionCommit {
+	if !takesOffset(rec.SysFlag) {
 		return nil
 	}
 	if f.only != nil && (rec.QueueID != f.only.ID || string(rec.Topic) != f.only.Topic) {
@@ -410,6 +453,18 @@ func (f *refiller) put(cq *consumequeue.Queue) error {
 		return f.verify(cq, u)
 	case u.Offset < cq.Max():
 		if u.Offset > 0 {
+			if u.Offset >= cq.Min() {
+				was, ok, err := cq.At(u.Offset)
+				if err != nil {
+					return err
+				}
+				if !ok || !f.names(cq, u.Offset, was.Log) { // a loss of power brought back what a cut had taken
+					if err := cq.TruncateTo(u.Offset); err != nil {
+						return err
+					}
+					return cq.Put(f.unit[:])
+				}
+			}
 			return nil // a number given out twice: the first one stays
 		}
 		if err := cq.Reset(); err != nil { // a new life
@@ -433,13 +488,18 @@ func (f *refiller) holds(cq *consumequeue.Queue, u *consumequeue.Entry, was cons
 	case was.Log == u.Log:
 		return was.Size == u.Size && (was.Ext() || was.Tags == u.Tags || cq.Topic() == message.TopicSchedule)
 	}
-	v, err := f.s.log.Record(was.Log)
+	return f.names(cq, u.Offset, was.Log)
+}
+
+// names tells whether the record at a place of the log says that it is this one of the queue.
+func (f *refiller) names(cq *consumequeue.Queue, offset message.QueueOffset, at message.LogOffset) bool {
+	v, err := f.s.log.Record(at)
 	if err != nil {
-		return false // it points to no record: the entry is damaged
+		return false // no record stands there: the entry is damaged
 	}
 	defer v.Release()
 	var rec message.Record
-	return message.Parse(v.Bytes(), &rec) == nil && rec.QueueID == cq.ID() && rec.QueueOffset == u.Offset && string(rec.Topic) == cq.Topic()
+	return message.Parse(v.Bytes(), &rec) == nil && rec.QueueID == cq.ID() && rec.QueueOffset == offset && string(rec.Topic) == cq.Topic()
 }
 
 // verify compares the entry of a record below the queue's end, and cuts the queue where it is missing: what follows is put

@@ -18,6 +18,7 @@ var (
 	ErrDiskFull          = errors.New("disk is full") // the text of a *DiskFullError has the ratios
 	ErrNotReadable       = errors.New("store is not readable")
 	ErrNotWritable       = errors.New("store is not writable")
+	ErrNotMaster         = errors.New("store follows another one") // wraps the cause given to CloseWrites
 	ErrNoQueue           = errors.New("no such queue")
 	ErrNoRecord          = errors.New("no record at this offset")
 )

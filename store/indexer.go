@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/epochmq/epochmq/message"
@@ -15,12 +16,16 @@ const (
 	indexNear  = 1 << 20 // bytes of the log that are put with the dispatcher waiting
 )
 
+var errYield = errors.New("somebody else wants to change the log")
+
 // indexer brings the index to where the dispatcher stands, beside the running store, and then ends: from then on the
 // dispatcher puts. One goroutine, run.
 type indexer struct {
 	worker
 	s      *Store
-	pos    message.LogOffset // everything below was put; only run moves it
+	step   sync.Mutex        // held while the log is read and by who cuts it; taken before the dispatcher's turn
+	yield  atomic.Int32      // how many wait for step
+	pos    message.LogOffset // everything below was put; guarded by step
 	caught atomic.Bool       // set with the dispatcher's turn held
 
 	recs   []index.Record
@@ -50,37 +55,56 @@ func (x *indexer) run() {
 // is left between them.
 func (x *indexer) catchUp() error {
 	for {
-		to := message.LogOffset(x.s.d.done.Load())
-		if to-x.pos > indexNear {
-			if err := x.scan(to); err != nil {
-				return err
-			}
-			continue
+		met, err := x.advance()
+		if met || err != nil {
+			return err
 		}
-		return x.meet()
 	}
 }
 
-func (x *indexer) meet() error {
+// advance puts the next part; met says that it was the last one.
+func (x *indexer) advance() (met bool, err error) {
+	x.step.Lock()
+	defer x.step.Unlock()
+	if to := message.LogOffset(x.s.d.done.Load()); to-x.pos > indexNear {
+		return false, x.scan(to)
+	}
+	return x.meet()
+}
+
+func (x *indexer) meet() (met bool, err error) {
 	x.s.d.turn.Lock()
 	defer x.s.d.turn.Unlock()
-	if err := x.scan(message.LogOffset(x.s.d.done.Load())); err != nil {
-		return err
+	to := message.LogOffset(x.s.d.done.Load())
+	if err := x.scan(to); err != nil || x.pos < to {
+		return false, err
 	}
 	x.caught.Store(true)
-	return nil
+	return true, nil
 }
 
+// hold waits for the right to change the log and the index; the caller unlocks step.
+func (x *indexer) hold() {
+	x.yield.Add(1)
+	x.step.Lock()
+	x.yield.Add(-1)
+}
+
+// scan puts what lies below to, or less when somebody else wants to have step. Called with step held.
 func (x *indexer) scan(to message.LogOffset) error {
-	for x.pos < to {
+	for x.pos < to && x.yield.Load() == 0 {
 		at, err := x.s.log.Scan(x.pos, to, x.add)
-		if err != nil && !isCorrupt(err) {
+		if err != nil && !isCorrupt(err) && !errors.Is(err, errYield) {
 			return err
 		}
 		if err := x.flush(); err != nil {
 			return err
 		}
-		if x.pos = at; err != nil {
+		x.pos = at
+		if errors.Is(err, errYield) {
+			return nil
+		}
+		if err != nil {
 			x.pos = min(x.s.nextFile(at), to)
 		} else if at < to {
 			return fmt.Errorf("index the log: a record at %d reaches above %d", at, to)
@@ -94,6 +118,9 @@ func (x *indexer) add(rec *message.Record) error {
 	case <-x.stop:
 		return errStopped
 	default:
+	}
+	if x.yield.Load() > 0 {
+		return errYield
 	}
 	x.recs, x.hashes = appendIndexRecord(x.recs, x.hashes, rec)
 	if len(x.recs) < indexBatch {

@@ -100,6 +100,22 @@ func (h *handles) removed(topic string, d *deletion) {
 	close(d.done)
 }
 
+// each calls fn for every append end.
+func (h *handles) each(fn func(*Queue)) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, ids := range h.topics {
+		for _, q := range ids {
+			fn(q)
+		}
+	}
+	for _, d := range h.going {
+		for _, q := range d.ids {
+			fn(q)
+		}
+	}
+}
+
 // clear forgets all; only before the store is shared.
 func (h *handles) clear() { h.topics = nil }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,6 +38,8 @@ type RecoveryReport struct {
 	Dropped        int64             // bytes above End that were not zero and are now
 	Damage         error             // why the log ends where it ends, nil when it ends in clean room
 	Gaps           []mappedfile.Gap  // files of the log that are missing
+	Confirmed      message.LogOffset // what is in the queues: End, unless the owner confirms
+	Unclean        bool              // acknowledged messages may be gone: flushed without waiting, and the machine went down since
 	Queues, Opened int               // queues; those whose files had to be read
 	Took           time.Duration
 }
@@ -51,6 +54,11 @@ type recovery struct {
 	markRec message.Record    // the record that ends at the mark
 	durable message.LogOffset // the log below was flushed, says a mark that matches
 	log     commitlog.Report
+	limit   message.LogOffset    // nothing above is put into the queues
+	seen    checkpoint.RecordRef // the last record at or below limit that was seen; Size 0: none
+	seenAt  int64                // its store time
+	cut     bool                 // limit is where a cut that a crash interrupted was to end
+	stop    message.LogOffset    // where dispatching goes on
 	refill  refiller
 	signed  bool // the folder is noted to be ours while the recovery goes on
 	holes   bool // a queue lacks entries below where the pass began
@@ -79,6 +87,11 @@ func (s *Store) recover() error {
 	}
 	if err := s.forgetFailure(); err != nil {
 		return err
+	}
+	if !s.report.Unclean { // otherwise the note stays until AcceptUnclean
+		if err := s.writeBoot(); err != nil {
+			return err
+		}
 	}
 	s.changed = false
 	s.report.Took = time.Since(started)
@@ -182,8 +195,14 @@ func (r *recovery) look() error {
 	for _, d := range damage {
 		s.o.Log.Warn("recovery mark is damaged and ignored", "error", d)
 	}
+	r.limit = math.MaxInt64
+	if at, found, err := s.openCut(); err != nil {
+		return err
+	} else if found {
+		r.limit, r.cut = at, true
+	}
 	for _, m := range marks {
-		if s.failed && m.Kind != checkpoint.Durable {
+		if s.failed && m.Kind != checkpoint.Durable || m.LogEnd > r.limit {
 			continue
 		}
 		if rec, ok := r.matches(m); ok {
@@ -203,8 +222,27 @@ func (r *recovery) look() error {
 	for _, g := range s.report.Gaps {
 		s.o.Log.Error("files of the commit log are missing, their messages are gone", "from", g.From, "to", g.To)
 	}
+	if s.report.Unclean, err = s.uncleanBoot(); err != nil {
+		return err
+	}
+	if confirmed, known := r.confirmed(); known {
+		r.limit = min(r.limit, confirmed)
+	}
 	r.ours, err = r.isOurs()
 	return err
+}
+
+// confirmed is what the last run is known to have confirmed. A store that never had an owner who confirms has all of it
+// confirmed.
+func (r *recovery) confirmed() (off message.LogOffset, known bool) {
+	if !r.s.o.ManualConfirm || r.ck.Confirm == 0 {
+		return 0, false
+	}
+	off = r.ck.Confirm
+	if r.mark != nil {
+		off = max(off, r.mark.LogEnd)
+	}
+	return off, true
 }
 
 // matches compares the record that ends at a mark with the log.
@@ -291,8 +329,13 @@ func (r *recovery) work() error {
 	if err != nil {
 		return err
 	}
+	if r.cut && r.log.End > r.limit {
+		if err := r.goOnCutting(); err != nil {
+			return err
+		}
+	}
 	end := r.log.End
-	if err := s.queues.TruncateAbove(end); err != nil {
+	if err := s.queues.TruncateAbove(min(end, r.limit)); err != nil {
 		return err
 	}
 	if !full && from < r.log.Start {
@@ -324,8 +367,38 @@ func (r *recovery) work() error {
 	s.report.From, s.report.End = min(from, end), end
 	s.report.Dropped, s.report.Damage = r.log.Dropped, r.log.Damage
 	s.handles.clear() // next offsets are taken from the queues as they are now
-	r.startDispatch()
-	return r.loadIndex()
+	if r.startDispatch(); r.stop < end {
+		if err := s.queues.TruncateAbove(r.stop); err != nil { // a record may reach above the limit
+			return err
+		}
+	}
+	if err := r.loadIndex(); err != nil {
+		return err
+	}
+	if r.cut {
+		if err := s.queues.Flush(); err != nil {
+			return err
+		}
+		return s.endCut()
+	}
+	return nil
+}
+
+// goOnCutting does again what a crash interrupted. The marks go first: they may vouch for what is cut.
+func (r *recovery) goOnCutting() error {
+	b, err := r.s.boundaryAt(r.limit)
+	if err != nil {
+		return fmt.Errorf("go on with the cut to %d: %w", r.limit, err)
+	}
+	if err := checkpoint.RemoveMarks(r.s.fs, r.s.root); err != nil {
+		return err
+	}
+	r.s.o.Log.Warn("a cut of the log that was interrupted goes on", "from", r.log.End, "to", b.at)
+	if err := r.s.log.Truncate(b.at); err != nil {
+		return err
+	}
+	r.log.End = b.at
+	return nil
 }
 
 // loadQueues opens the queues and says from where the log must be dispatched again.
@@ -436,6 +509,9 @@ func (r *recovery) cutStart() message.LogOffset {
 	for i := len(segs) - 1; i >= 0; i-- {
 		storeTime, ok := r.firstTime(segs[i].Base)
 		if !ok {
+			if s := r.s; s.o.ManualConfirm { // a replica must not have holes; what is behind comes again from another one
+				start = segs[i].Base
+			}
 			continue
 		}
 		start = segs[i].Base
@@ -516,6 +592,14 @@ func (r *recovery) record(rec *message.Record) error {
 	if r.holes {
 		return nil
 	}
+	end := rec.LogOffset + message.LogOffset(rec.Size)
+	if end > r.limit {
+		r.limit = min(r.limit, rec.LogOffset) // what follows is above it as well
+		return nil
+	}
+	if end > r.seen.Log+message.LogOffset(r.seen.Size) {
+		r.seen, r.seenAt = checkpoint.RecordRef{Log: rec.LogOffset, Size: rec.Size}, rec.StoreTime
+	}
 	r.s.report.Records++
 	err := r.refill.record(rec)
 	var off *consumequeue.MisalignedError
@@ -540,17 +624,22 @@ func (r *recovery) progress(rec *message.Record) {
 // startDispatch tells the dispatcher where it stands.
 func (r *recovery) startDispatch() {
 	d := r.s.d
-	d.done.Reset(int64(r.log.End))
 	switch {
-	case r.log.LastRecord >= 0:
-		d.lastTime = r.log.LastStoreTime
-		if v, err := r.s.log.Record(r.log.LastRecord); err == nil {
-			d.last = checkpoint.RecordRef{Log: r.log.LastRecord, Size: int32(v.Len())}
-			v.Release()
-		}
+	case r.seen.Size > 0:
+		d.last, d.lastTime = r.seen, r.seenAt
 	case r.mark != nil:
 		d.last, d.lastTime = r.mark.Last, r.markRec.StoreTime
 	}
+	r.stop = r.log.End
+	if r.limit < r.stop { // a boundary, or inside of the record that follows the last one seen
+		r.stop = max(r.s.log.Min(), d.last.Log+message.LogOffset(d.last.Size))
+	}
+	d.done.Reset(int64(r.stop))
+	d.looked.Reset(int64(r.stop))
+	if r.s.o.ManualConfirm {
+		r.s.log.Confirmed().Reset(int64(r.stop))
+	}
+	r.s.report.Confirmed = r.stop
 }
 
 // loadIndex opens the index; what it lacks is built in the background.
@@ -567,7 +656,7 @@ func (r *recovery) loadIndex() error {
 	if err != nil {
 		return fmt.Errorf("load index: %w", err)
 	}
-	if err := s.idx.TruncateAbove(r.log.End); err != nil {
+	if err := s.idx.TruncateAbove(r.stop); err != nil {
 		return fmt.Errorf("cut index: %w", err)
 	}
 	if t := s.idx.FlushedTime(); t < r.ck.IndexTime {
@@ -576,10 +665,10 @@ func (r *recovery) loadIndex() error {
 		}
 	}
 	from := rep.Rebuild
-	if from > r.log.End { // after a clean end nothing is said to be missing
+	if from > r.stop { // after a clean end nothing is said to be missing
 		from = max(s.idx.Last(), 0)
 		if r.indexComplete() {
-			from = r.log.End
+			from = r.stop
 		}
 	}
 	s.indexer.pos = r.startOf(max(from, s.log.Min()))
@@ -602,8 +691,8 @@ func (s *Store) lowerIndexTime(ms int64) error {
 // startOf returns a record boundary at or below off, or just behind it: an index that was cut says that it has everything
 // below off+1. A file starts with a record, so its start is the answer when nothing else is.
 func (r *recovery) startOf(off message.LogOffset) message.LogOffset {
-	if off >= r.log.End {
-		return r.log.End
+	if off >= r.stop {
+		return r.stop
 	}
 	for _, at := range []message.LogOffset{off, off + 1} {
 		if v, err := r.s.View(at); err == nil {

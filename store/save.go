@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/epochmq/epochmq/message"
@@ -25,6 +26,7 @@ type saver struct {
 	s         *Store
 	kick      chan chan error // save a running mark now
 	queues    []consumequeue.Summary
+	busy      sync.Mutex        // held while marks are made and by who cuts the log; taken before the dispatcher's steps
 	saved     message.LogOffset // end of the newest running mark
 	durable   message.LogOffset // end of the newest durable mark
 	durableAt time.Time
@@ -75,6 +77,8 @@ func (v *saver) save(always bool) error {
 	if v.s.fenceErr() != nil {
 		return nil
 	}
+	v.busy.Lock()
+	defer v.busy.Unlock()
 	done := message.LogOffset(v.s.d.done.Load())
 	if done != v.saved || always {
 		m, _, err := v.snapshot(checkpoint.Running)
@@ -198,6 +202,9 @@ func (v *saver) checkpoint(lastTime int64) error {
 	if v.s.idx != nil {
 		// Entries of the very last millisecond may be put after the flush, so only those before it are vouched for.
 		c.IndexTime = max(v.s.idx.FlushedTime()-1, 0)
+	}
+	if v.s.o.ManualConfirm {
+		c.Confirm = message.LogOffset(v.s.visible())
 	}
 	f.Set(c)
 	if err := f.Flush(); err != nil {

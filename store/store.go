@@ -66,6 +66,8 @@ type Store struct {
 	count     counters
 	samples   sampler
 	onArrival atomic.Pointer[func(Arrival)]
+	following atomic.Pointer[error] // why appends are refused, see role.go; nil: they are not
+	changing  sync.Mutex            // one change of role, cut or promotion at a time
 
 	damageMet    atomic.Int64 // records that readers passed over
 	damageWarned atomic.Int64 // ms of the last warning of it
@@ -247,15 +249,16 @@ func (s *Store) close() error {
 		s.noteFailure()
 		return errors.Join(err, s.lock.Close())
 	}
+	s.forgetBoot()
 	if message.LogOffset(s.d.done.Load()) == s.log.End() && (s.indexer == nil || s.indexer.caught.Load()) {
 		err = s.removeAbort() // a Java broker builds nothing after a clean end, so everything must be there
 	}
 	return errors.Join(err, s.lock.Close())
 }
 
-// drainDispatch waits until everything that is confirmed is dispatched.
+// drainDispatch waits until everything that is confirmed is dispatched, but for a record of which only a part is.
 func (s *Store) drainDispatch() error {
-	return s.d.done.Wait(context.Background(), s.visible())
+	return s.d.looked.Wait(context.Background(), s.visible())
 }
 
 // fence ends writing for good: waiters fail, reads of what is there go on. Only the first call counts.
@@ -268,6 +271,7 @@ func (s *Store) logFenced(err error) {
 	}
 	s.flags.set(Fenced, true)
 	s.d.done.Fail(err)
+	s.d.looked.Fail(err)
 	s.notes.Go(s.noteFailure)
 	s.o.Log.Error("store is fenced, it takes no more messages until it is restarted; reads go on", "error", err)
 }

@@ -201,7 +201,7 @@ func (h *Handler) status(c *settings, err error) (int32, string) {
 		return p.Code, p.Remark
 	case errors.Is(err, errIllegal), errors.Is(err, store.ErrIllegal), errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrPropertiesTooLong):
 		return protocol.MessageIllegal, fmt.Sprintf("the message is illegal, maybe msg body or properties length not matched. msg body length limit %dB, msg properties length limit 32KB.", c.MaxMessageSize)
-	case errors.Is(err, store.ErrDiskFull), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotWritable):
+	case errors.Is(err, store.ErrDiskFull), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotWritable), errors.Is(err, store.ErrNotMaster):
 		return protocol.ServiceNotAvailable, "service not available now. It may be caused by one of the following reasons: the broker's disk is full, the store has failed or is closing: " + err.Error()
 	}
 	return protocol.SystemError, err.Error()

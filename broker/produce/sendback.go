@@ -176,7 +176,7 @@ func putStatus(err error) string {
 		return "MESSAGE_ILLEGAL"
 	case errors.Is(err, store.ErrPropertiesTooLong):
 		return "PROPERTIES_SIZE_EXCEEDED"
-	case errors.Is(err, store.ErrDiskFull), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotWritable):
+	case errors.Is(err, store.ErrDiskFull), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotWritable), errors.Is(err, store.ErrNotMaster):
 		return "SERVICE_NOT_AVAILABLE"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "FLUSH_DISK_TIMEOUT"

@@ -102,6 +102,9 @@ func (l *Log) tryAppendLocked(b *Batch, own *stage, now time.Time) (p Placed, or
 	if err := l.usableLocked(); err != nil {
 		return p, -1, none, err
 	}
+	if l.follows {
+		return p, -1, none, ErrFollowing
+	}
 	n := int64(len(b.buf))
 	if n+message.BlankSize > l.segEnd-l.end.Load() {
 		if why, base := l.rollLocked(l.since(now)); why != none {
@@ -228,6 +231,13 @@ func (l *Log) prepare(base int64) error {
 		return ErrClosed
 	}
 	return fmt.Errorf("append to commit log: %w", err)
+}
+
+// Follow makes Append fail with ErrFollowing, or ends that. When it returns no Append is under way that began before.
+func (l *Log) Follow(on bool) {
+	l.mu.Lock()
+	l.follows = on
+	l.mu.Unlock()
 }
 
 // AppendRaw continues the log with bytes of another log, blank records and gaps included; at must be its end (an empty log

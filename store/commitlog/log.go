@@ -29,6 +29,7 @@ var (
 	ErrNotAtEnd   = errors.New("raw append does not continue the commit log")
 	ErrBoundary   = errors.New("offset is no record boundary")
 	ErrState      = errors.New("commit log not recovered")
+	ErrFollowing  = errors.New("commit log follows another one") // Append only; see Follow
 )
 
 // Sizes of stages. A stage is larger than what a connection's read brings, and small enough to stay in the cache.
@@ -112,6 +113,7 @@ type Log struct {
 	mu       sync.Mutex // the append lock: assigning offsets and copying into a stage, never I/O
 	ready    bool       // recovered, not closed
 	closed   bool
+	follows  bool         // Append is refused
 	end      atomic.Int64 // written under mu
 	segEnd   int64        // where the current segment ends; == end: the next byte starts a segment
 	seg      *mappedfile.Segment

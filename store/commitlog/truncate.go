@@ -6,7 +6,7 @@ import (
 	"github.com/epochmq/epochmq/message"
 )
 
-// Truncate makes to the end of the log; it must be the start of a record or the end, not below Min. Nobody appends, and the
+// Truncate makes to the end of the log; it must be the start of a record, whole or not, or the end, not below Min. Nobody appends, and the
 // dispatcher and all who wait for a mark above to are stopped; readers may go on: no new view reaches above to, and the cut
 // waits until views taken before have been released. The bytes are zeroed in place, never cut off. A crash leaves the log
 // either as it was or ending at to: the first record above to is wiped durably before anything else. The queues' next
@@ -43,7 +43,7 @@ func (l *Log) checkBoundary(to, end message.LogOffset) error {
 	if err != nil {
 		return fmt.Errorf("truncate commit log to %d: %w", to, err)
 	}
-	if v != isRecord && v != isBlank {
+	if v == isDamaged || v == isNothing {
 		return fmt.Errorf("truncate commit log to %d: %w", to, ErrBoundary)
 	}
 	return nil
