@@ -62,6 +62,9 @@ type State interface {
 	Epoch() int32 // of the last entry of the epoch list, -1 for none
 	MaxOffset() int64
 	ConfirmOffset() int64
+	// SelfFencing says that this broker, as a master, acknowledges only what all of the in-sync set holds, two replicas at
+	// least: an election that takes the set away ends its acknowledgements, so a controller need not wait for its lease.
+	SelfFencing() bool
 }
 
 // Events are told what the controllers say. The methods are called by one goroutine and must not block for long.

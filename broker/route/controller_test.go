@@ -160,6 +160,7 @@ type fakeState struct{}
 func (fakeState) Epoch() int32         { return 7 }
 func (fakeState) MaxOffset() int64     { return 4096 }
 func (fakeState) ConfirmOffset() int64 { return 2048 }
+func (fakeState) SelfFencing() bool    { return true }
 
 // told records events.
 type told struct {
@@ -216,7 +217,7 @@ func TestJoin(t *testing.T) {
 		require.Equal(t, "C#b#1", string(content))
 		require.False(t, exists(dir, "brokerIdentity-temp"))
 		require.Equal(t, map[string]string{"clusterName": "C", "brokerAddr": "a:1", "brokerName": "b", "brokerId": "1", "epoch": "7",
-			"maxOffset": "4096", "confirmOffset": "2048", "heartbeatTimeoutMills": "10000", "electionPriority": "2147483647"}, f.last)
+			"maxOffset": "4096", "confirmOffset": "2048", "heartbeatTimeoutMills": "10000", "electionPriority": "2147483647", "selfFencing": "true"}, f.last)
 
 		// Polls and notifications bring what is newer, once.
 		f.change(func() { f.grant.Set, f.grant.SetEpoch = []int64{1, 2}, 2 })

@@ -82,6 +82,9 @@ func (c *Controller) heartbeat() *protocol.Command {
 	if c.cfg.Learner {
 		ext["asyncLearner"] = "true"
 	}
+	if c.state.SelfFencing() {
+		ext["selfFencing"] = "true"
+	}
 	return protocol.NewRequest(protocol.ReqBrokerHeartbeat, ext, nil)
 }
 
