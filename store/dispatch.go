@@ -217,7 +217,7 @@ func (d *dispatcher) scan(from, to message.LogOffset) (message.LogOffset, error)
 			return err
 		}
 		if following && takesOffset(rec.SysFlag) {
-			q.SetNext(rec.QueueOffset + 1)
+			q.RaiseNext(rec.QueueOffset + 1) // never down: writes may have been opened since
 		}
 		d.buf[n].Fill(rec, q)
 		if n++; n < len(d.buf) {

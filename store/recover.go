@@ -379,6 +379,9 @@ func (r *recovery) work() error {
 		if err := s.queues.Flush(); err != nil {
 			return err
 		}
+		if err := s.lowerConfirmed(r.stop); err != nil {
+			return err
+		}
 		return s.endCut()
 	}
 	return nil

@@ -232,6 +232,10 @@ func (s *Store) cutLocked(b boundary) error {
 	if err := s.log.Truncate(b.at); err != nil {
 		return err
 	}
+	if err := s.lowerConfirmed(b.at); err != nil {
+		return err
+	}
+	s.saver.saved, s.saver.durable = -1, -1 // their marks are gone
 	if done := message.LogOffset(s.d.done.Load()); done > b.at {
 		s.d.last, s.d.lastTime = b.last, b.time
 		s.d.moveTo(b.at)
@@ -243,6 +247,21 @@ func (s *Store) cutLocked(b boundary) error {
 		return err
 	}
 	return s.endCut()
+}
+
+// lowerConfirmed takes back what the checkpoint file says is confirmed above a cut.
+func (s *Store) lowerConfirmed(at message.LogOffset) error {
+	f, err := checkpoint.Open(s.fs, filepath.Join(s.root, "checkpoint"))
+	if err != nil {
+		return err
+	}
+	c := f.Values()
+	if c.Confirm <= at {
+		return f.Close()
+	}
+	c.Confirm = at
+	f.Set(c)
+	return errors.Join(f.Flush(), f.Close())
 }
 
 // noteCut leaves the note by which a start after a crash goes on with the cut.

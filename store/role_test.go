@@ -325,3 +325,23 @@ func TestPromoteCanBeGivenUp(t *testing.T) {
 	require.EqualValues(t, 1, r.s.MaxOffset([]byte("t"), 0, false))
 	require.NoError(t, r.s.Close())
 }
+
+// TestAppendWhilePromotedTailIsDispatched appends right after a promotion, while the dispatcher still reads the tail.
+func TestAppendWhilePromotedTailIsDispatched(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	m, f := newReplica(t, rng, "a"), newReplica(t, rng, "b")
+	promote(t, m)
+	put(t, m.s, "t", 0, numbered(3000, 10)...)
+	f.follow(m, m.s.End())
+	promote(t, f)
+	b := f.s.NewBatch()
+	for want := range 500 {
+		b.Reset()
+		require.NoError(t, b.Add(testMessage("t", 0, "next", "")))
+		_, err := f.s.Append(b)
+		require.NoError(t, err)
+		require.EqualValues(t, 3000+want, b.Entry(0).QueueOffset)
+	}
+	require.NoError(t, m.s.Close())
+	require.NoError(t, f.s.Close())
+}

@@ -37,6 +37,16 @@ func (q *Queue) Next() message.QueueOffset { return message.QueueOffset(q.next.L
 // SetNext moves the next offset; only while nothing is appended to the queue.
 func (q *Queue) SetNext(next message.QueueOffset) { q.next.Store(int64(next)) }
 
+// RaiseNext moves the next offset up to next, never down; appends may go on meanwhile.
+func (q *Queue) RaiseNext(next message.QueueOffset) {
+	for {
+		now := q.next.Load()
+		if int64(next) <= now || q.next.CompareAndSwap(now, int64(next)) {
+			return
+		}
+	}
+}
+
 // KeyHash is Java's hashCode of topic#key, the hash under which the index finds the message.
 func (q *Queue) KeyHash(key []byte) int32 { return hashMore(q.prefix, key) }
 

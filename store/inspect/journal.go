@@ -42,7 +42,7 @@ func (in *inspector) journals() error {
 					return err
 				}
 			}
-		case e.Name() == "run", kindOf(path) == KindMark:
+		case e.Name() == "run", e.Name() == "boot", e.Name() == "cut", kindOf(path) == KindMark:
 		default:
 			if err := in.ours(path); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (in *inspector) journals() error {
 	return nil
 }
 
-// ours reads one file of ours that is neither mark nor note of a run.
+// ours reads one file of ours that is neither mark nor one of the small notes of the store.
 func (in *inspector) ours(path string) error {
 	if kindOf(path) == KindJournal {
 		return in.journal(path)
