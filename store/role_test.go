@@ -333,7 +333,11 @@ func TestAppendWhilePromotedTailIsDispatched(t *testing.T) {
 	promote(t, m)
 	put(t, m.s, "t", 0, numbered(3000, 10)...)
 	f.follow(m, m.s.End())
-	promote(t, f)
+	end, err := f.s.Promote(t.Context())
+	require.NoError(t, err)
+	f.s.SetConfirmed(end)
+	require.NoError(t, f.s.d.done.Wait(t.Context(), 1)) // the scan has begun with writes closed
+	f.s.OpenWrites()
 	b := f.s.NewBatch()
 	for want := range 500 {
 		b.Reset()
